@@ -1,0 +1,1 @@
+"""Measure speculative decoding, explain it with theory, and say which draft length to use."""

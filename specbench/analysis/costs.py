@@ -1,0 +1,120 @@
+"""What a group's rounds cost, in units of T1: the drafter step, and a round's three parts.
+
+T1 is the baseline's whole decode time per step. Times are over the steps that speed is counted over
+(:func:`specbench.records.steps.counted_steps`), so that they add up to the measured speedup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specbench.analysis.model import RoundShape
+from specbench.analysis.pooling import Raw
+from specbench.records.steps import Numbers, Steps, counted_steps, integers, numbers, values
+from specbench.theory.clusters import cluster_sums, time_blocks
+from specbench.theory.intervals import Interval, paired_ratio_of_ratios, two_sample_ratio
+
+
+class Costs:
+    """The costs of one group against its baselines.
+
+    Args:
+        raw: gamma -> rounds and requests of that gamma's cells.
+        baselines: rounds and requests of each baseline; may be empty, then nothing is known.
+        batch_size: of all of them.
+    """
+
+    def __init__(self, raw: dict[int, Raw], baselines: Sequence[Raw], batch_size: int) -> None:
+        self._raw, self._baselines, self._batch_size = raw, baselines, batch_size
+        self._steps = {
+            gamma: counted_steps(rounds, batch_size) for gamma, (rounds, _) in raw.items()
+        }
+        self._plain = [counted_steps(rounds, batch_size) for rounds, _ in baselines]
+        seconds = sum(float(steps.seconds.sum()) for steps in self._plain)
+        count = sum(len(steps) for steps in self._plain)
+        self.step_s: float | None = seconds / count if seconds and count else None
+
+    def drafter_step(self) -> tuple[float | None, tuple[float, float] | None]:
+        """c over all gammas, rounds that drafted nothing left out, and its interval.
+
+        At batch 1 paired by conversation, above from time blocks. No interval from one
+        conversation, or for a drafter that takes no time.
+        """
+        drafting = [_drafting(steps) for steps in self._steps.values()]
+        drafted = sum(float(steps.drafted.sum()) for steps in drafting)
+        if self.step_s is None or not drafted:
+            return None, None
+        c = sum(float(steps.draft_s.sum()) for steps in drafting) / drafted / self.step_s
+        interval = self._blocked(drafting) if self._batch_size > 1 else self._paired()
+        return c, interval.ends if interval else None
+
+    def overhead(self) -> float | None:
+        """Mean remaining time of a round over all gammas."""
+        if self.step_s is None:
+            return None
+        times = np.concatenate([steps.other_s for steps in self._steps.values()])
+        return float(times.mean()) / self.step_s if times.size else None
+
+    def shapes(self) -> dict[int, RoundShape]:
+        """What rounds of each gamma were like; empty without a baseline."""
+        if self.step_s is None:
+            return {}
+        unit = self.step_s
+        found = {}
+        for gamma, steps in self._steps.items():
+            drafted = integers(self._raw[gamma][0], "num_drafted")
+            if len(steps):
+                shares = np.bincount(drafted, minlength=gamma + 1) / drafted.size
+                parts = (steps.draft_s, steps.verify_s, steps.other_s)
+                draft, verify, other = (float(part.mean()) / unit for part in parts)
+                found[gamma] = RoundShape(tuple(shares.tolist()), draft, verify, other)
+        return found
+
+    def _paired(self) -> Interval | None:
+        own = _by_conversation(list(self._raw.values()), ("draft_s",), "num_drafted")
+        plain = _by_conversation(self._baselines, ("draft_s", "verify_s", "other_s"), None)
+        shared = sorted(own.keys() & plain.keys())
+        columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
+        return paired_ratio_of_ratios(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
+
+    def _blocked(self, drafting: Sequence[Steps]) -> Interval | None:
+        own = [time_blocks(steps.draft_s, steps.drafted) for steps in drafting]
+        plain = [time_blocks(steps.seconds, np.ones(len(steps))) for steps in self._plain]
+        draft_s, drafted = (np.concatenate(part) for part in zip(*own, strict=True))
+        seconds, count = (np.concatenate(part) for part in zip(*plain, strict=True))
+        return two_sample_ratio(draft_s, drafted, seconds, count) if draft_s.sum() else None
+
+
+def counts_by_conversation(raw: Sequence[Raw]) -> tuple[Numbers, Numbers]:
+    """Accepted and evaluated tokens of each conversation, over all cells: two arrays [clusters]."""
+    found = _by_conversation(raw, ("num_accepted",), "num_evaluated")
+    sums = np.array(list(found.values())).reshape(-1, 2)
+    return sums[:, 0], sums[:, 1]
+
+
+def _drafting(steps: Steps) -> Steps:
+    return steps.where(steps.drafted > 0, steps.all_full)
+
+
+def _by_conversation(
+    raw: Sequence[Raw], numerators: Sequence[str], denominator: str | None
+) -> dict[str, Numbers]:
+    """Sums over each conversation's rounds: of the numerators together, of the denominator.
+
+    Rounds that drafted nothing count only where the denominator is None, which counts rounds.
+    """
+    sums: dict[str, Numbers] = {}
+    for rounds, requests in raw:
+        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+        keys = conversations[integers(rounds, "request")]
+        top = np.sum([numbers(rounds, name) for name in numerators], axis=0)
+        bottom = np.ones(keys.size)
+        if denominator is not None:
+            drafted = integers(rounds, "num_drafted") > 0
+            top, bottom = top * drafted, numbers(rounds, denominator) * drafted
+        names, columns = cluster_sums(keys, top, bottom)
+        for name, pair in zip(names.tolist(), np.column_stack(columns), strict=True):
+            sums[name] = sums.get(name, np.zeros(2)) + pair
+    return sums

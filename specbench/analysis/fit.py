@@ -1,0 +1,242 @@
+"""What a run says about each drafter: alpha, c, v and overhead with intervals, theory beside it.
+
+A group is one drafter in one setting (task, temperature, batch size and whatever else changes the
+baseline). Alpha and c are pooled over the group's gammas and repeats, because the closed form knows
+one of each; alpha's interval clusters by conversation, c's by conversation at batch 1 and by time
+block above. Everything per gamma comes from the same summary as the records' own lines.
+
+>>> fit = fit_run(load_run("results/main"))                                     # doctest: +SKIP
+>>> fit.groups[0].alpha, fit.groups[0].points[0].error_closed_form             # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specbench.analysis.costs import Costs, counts_by_conversation
+from specbench.analysis.model import RoundModel
+from specbench.analysis.notes import run_notes
+from specbench.analysis.pooling import (
+    DIVERGED,
+    SYNTHETIC,
+    Group,
+    GroupKey,
+    Raw,
+    RawTables,
+    Setting,
+    groups,
+)
+from specbench.errors import SpecbenchError
+from specbench.records.reading import Run
+from specbench.records.schema import CellRecord
+from specbench.records.steps import Columns, integers
+from specbench.records.summary import summarize
+from specbench.theory import closed_form, estimators
+from specbench.theory.intervals import ratio_interval
+
+__all__ = ["DIVERGED", "GammaFit", "GroupFit", "GroupKey", "RunFit", "Setting", "fit_run"]
+
+
+@dataclass(frozen=True)
+class GammaFit:
+    """One gamma of a group: measured numbers, and what the two models expected.
+
+    Times (``c``, ``v``, ``overhead``) in units of T1. What is not known is None; without a finished
+    baseline that is everything but the acceptance.
+
+    Attributes:
+        cut_share: tokens cut at stop tokens and length limits / tokens committed before the cut:
+            the models don't know them, so long outputs come closer to the models.
+        closed_form: speedup from the group's alpha and c alone.
+        extended: speedup from the group's alpha and this gamma's round times and draft lengths.
+        noise_floor: how much the block's baselines differ.
+        lossless: the worst verdict of the cells.
+    """
+
+    gamma: int
+    num_cells: int
+    num_rounds: int
+    alpha: float | None
+    alpha_ci: tuple[float, float] | None
+    tau: float | None
+    draft_length_mean: float | None
+    cut_share: float | None
+    c: float | None
+    v: float | None
+    overhead: float | None
+    speedup: float | None
+    speedup_ci: tuple[float, float] | None
+    closed_form: float | None
+    extended: float | None
+    noise_floor: float | None
+    lossless: str | None
+
+    @property
+    def error_closed_form(self) -> float | None:
+        """closed_form / measured - 1: positive where the closed form is optimistic."""
+        return _relative(self.closed_form, self.speedup)
+
+    @property
+    def error_extended(self) -> float | None:
+        """extended / measured - 1."""
+        return _relative(self.extended, self.speedup)
+
+
+@dataclass(frozen=True)
+class GroupFit:
+    """One drafter in one setting.
+
+    Attributes:
+        c: time of one drafter step in units of T1; None without a baseline.
+        overhead: mean remaining time of a round in units of T1, over all gammas.
+        num_prompts: conversations that the intervals rest on.
+        model: the extended model; None where c or alpha is not known.
+        points: one per measured gamma, ascending.
+    """
+
+    key: GroupKey
+    alpha: float | None
+    alpha_ci: tuple[float, float] | None
+    c: float | None
+    c_ci: tuple[float, float] | None
+    overhead: float | None
+    noise_floor: float | None
+    num_prompts: int
+    model: RoundModel | None
+    points: tuple[GammaFit, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether alpha was chosen by the user instead of measured on a real drafter."""
+        return self.key.drafter.partition(":")[0] == SYNTHETIC
+
+
+@dataclass(frozen=True)
+class RunFit:
+    """All groups of a run, the cells that failed, and what a reader should know about both."""
+
+    name: str
+    path: Path
+    target: str
+    groups: tuple[GroupFit, ...]
+    failed: tuple[CellRecord, ...]
+    warnings: tuple[str, ...]
+
+
+def fit_run(run: Run) -> RunFit:
+    """Fit every group of a run.
+
+    Raises:
+        SpecbenchError: the run has no finished speculative cell, or a table can't be read.
+    """
+    failed = tuple(cell for cell in run.cells if cell.status != "ok")
+    found = groups(run.cells)
+    if not found:
+        raise _nothing(run, failed)
+    tables = RawTables(run)
+    fits = tuple(_fit_group(group, tables) for group in found)
+    target = str(run.manifest.target.get("name") or found[0].key.setting.target)
+    return RunFit(run.manifest.name, run.path, target, fits, failed, run_notes(fits, failed))
+
+
+def _nothing(run: Run, failed: Sequence[CellRecord]) -> SpecbenchError:
+    name = run.manifest.name
+    if not run.cells:
+        return SpecbenchError(
+            f"{run.path} holds no finished cell",
+            "Type the `specbench run` command again to go on where it stopped",
+        )
+    if failed:
+        return SpecbenchError(
+            f"no speculative cell of {name} finished: {len(failed)} of {len(run.cells)} cells "
+            f"failed, the first one with: {failed[0].error or failed[0].status}",
+            "Mend the cause and run again with --resume --retry-failed",
+        )
+    return SpecbenchError(
+        f"{name} holds baselines only, no drafter", "Run it again with --drafter, e.g. ngram"
+    )
+
+
+def _fit_group(group: Group, tables: RawTables) -> GroupFit:
+    raw = {gamma: tables.joined(cells) for gamma, cells in group.cells.items()}
+    baselines = [tables.of(cell) for cell in group.baselines]
+    hits, trials = counts_by_conversation(list(raw.values()))
+    alpha, interval = estimators.alpha(hits, trials), ratio_interval(hits, trials)
+    costs = Costs(raw, baselines, group.key.setting.batch_size)
+    c, c_ci = costs.drafter_step()
+    model = None
+    if alpha is not None and c is not None:
+        model = RoundModel(alpha, c, costs.shapes())
+    points: list[GammaFit] = []
+    told: dict[str, None] = {}
+    for gamma, cells in group.cells.items():
+        summary = summarize(cells[0], *raw[gamma], baselines=baselines)
+        points.append(_point(cells, summary, raw[gamma], model))
+        told |= dict.fromkeys(summary["warnings"])
+        if points[-1].lossless == DIVERGED:
+            told[f"{DIVERGED} at γ = {gamma}"] = None
+    return GroupFit(
+        key=group.key,
+        alpha=alpha,
+        alpha_ci=interval.ends if interval else None,
+        c=c,
+        c_ci=c_ci,
+        overhead=costs.overhead(),
+        noise_floor=max((p.noise_floor for p in points if p.noise_floor is not None), default=None),
+        num_prompts=int(hits.size),
+        model=model,
+        points=tuple(points),
+        warnings=tuple(told),
+    )
+
+
+def _point(
+    cells: Sequence[CellRecord], summary: dict[str, Any], raw: Raw, model: RoundModel | None
+) -> GammaFit:
+    gamma = cells[0].gamma
+    measured: dict[str, Any] = {name: summary.get(name) for name in _FROM_SUMMARY}
+    return GammaFit(
+        gamma=gamma,
+        num_cells=len(cells),
+        cut_share=_cut_share(raw[0]),
+        closed_form=closed_form.speedup(model.alpha, gamma, model.c) if model else None,
+        extended=model.at(gamma).speedup if model and gamma in model.shapes else None,
+        lossless=_worst([cell.lossless for cell in cells]),
+        **measured,
+    )
+
+
+_FROM_SUMMARY = (
+    "num_rounds",
+    "alpha",
+    "alpha_ci",
+    "tau",
+    "draft_length_mean",
+    "c",
+    "v",
+    "overhead",
+    "speedup",
+    "speedup_ci",
+    "noise_floor",
+)
+
+
+def _cut_share(rounds: Columns) -> float | None:
+    committed = int((integers(rounds, "num_accepted") + 1).sum())
+    return 1.0 - int(integers(rounds, "num_emitted").sum()) / committed if committed else None
+
+
+def _worst(verdicts: Sequence[str | None]) -> str | None:
+    """DIVERGED before near-tie before identical before no verdict."""
+    for verdict in (DIVERGED, "near-tie", "identical"):
+        if verdict in verdicts:
+            return verdict
+    return next((verdict for verdict in verdicts if verdict), None)
+
+
+def _relative(predicted: float | None, measured: float | None) -> float | None:
+    return predicted / measured - 1.0 if predicted is not None and measured else None

@@ -1,0 +1,72 @@
+"""The data frame that figures draw: one row per measured gamma of every group.
+
+==============================  =================================================================
+column                          meaning
+==============================  =================================================================
+run, target, backend            where it was measured
+task, temperature, batch_size   the setting, with top_k and top_p
+drafter, gamma, synthetic       what was measured; synthetic drafters calibrate
+alpha, alpha_low, alpha_high    of this gamma, with its 95% interval
+speedup, speedup_low,           measured, with its 95% interval
+speedup_high
+tau, c, v, overhead             of this gamma; times in units of T1
+fit_alpha, fit_c                of the group, pooled over gammas: what the closed form uses
+closed_form, extended           predicted speedups
+noise_floor                     difference of the block's baselines, 0.02 for 2%
+lossless                        the verdict, None above temperature 0
+==============================  =================================================================
+
+Missing numbers are NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from specbench.analysis.fit import GammaFit, GroupFit, RunFit
+
+_POINT = ("gamma", "alpha", "tau", "c", "v", "overhead", "speedup", "closed_form", "extended")
+_NUMBERS = (
+    *_POINT[1:],
+    "alpha_low",
+    "alpha_high",
+    "speedup_low",
+    "speedup_high",
+    "fit_alpha",
+    "fit_c",
+    "noise_floor",
+)
+
+
+def points_frame(run: RunFit, name: str | None = None) -> pd.DataFrame:
+    """The measured points of a fitted run; columns in the module's docstring.
+
+    Args:
+        name: what to call the run, if its own name won't do.
+    """
+    rows = [
+        _row(run, name or run.name, group, point) for group in run.groups for point in group.points
+    ]
+    return pd.DataFrame(rows).astype(dict.fromkeys(_NUMBERS, "float64"))
+
+
+def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, Any]:
+    alpha, speedup = point.alpha_ci or (None, None), point.speedup_ci or (None, None)
+    return {
+        "run": name,
+        **group.key.setting._asdict(),
+        "target": run.target,
+        "drafter": group.key.drafter,
+        "synthetic": group.synthetic,
+        **{name: getattr(point, name) for name in _POINT},
+        "alpha_low": alpha[0],
+        "alpha_high": alpha[1],
+        "speedup_low": speedup[0],
+        "speedup_high": speedup[1],
+        "fit_alpha": group.alpha,
+        "fit_c": group.c,
+        "noise_floor": point.noise_floor,
+        "lossless": point.lossless,
+    }

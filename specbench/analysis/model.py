@@ -1,0 +1,141 @@
+"""The extended model of one group: what a draft length would give, at any gamma.
+
+The closed form assumes that every round drafts gamma tokens, that verifying them costs one target
+step and that nothing else costs anything. Here all three are taken from the run: the shares of
+rounds that drafted 0, 1, ... tokens, and the mean time of a round's draft, verify and remaining
+work in units of T1. Only alpha, one number for all gammas, is still a model.
+
+Between measured gammas times and tokens are interpolated, below the smallest they are led towards a
+round that drafts nothing (no draft time, v = 1), and beyond the largest nothing measured is left:
+there the closed form answers, and the point says so.
+
+>>> model = RoundModel(0.8, 0.02, {4: RoundShape((0.0, 0.0, 0.0, 0.0, 1.0), 0.08, 1.0, 0.0)})
+>>> round(model.at(4).speedup, 3), model.at(4).source
+(3.113, 'measured')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from specbench.errors import SpecbenchError
+from specbench.theory import closed_form
+
+Source = Literal["measured", "interpolated", "extrapolated"]
+"""Where a point's round times come from; an extrapolated point is the closed form's."""
+
+
+@dataclass(frozen=True)
+class RoundShape:
+    """What rounds of one measured gamma were like.
+
+    Attributes:
+        draft_lengths: [gamma + 1] share of rounds that drafted 0, 1, ..., gamma tokens.
+        draft: mean draft time of a round, in units of T1.
+        verify: mean time of its target forward, in units of T1.
+        other: mean of its remaining time, in units of T1.
+    """
+
+    draft_lengths: tuple[float, ...]
+    draft: float
+    verify: float
+    other: float
+
+    def capped(self, gamma: int) -> tuple[float, ...]:
+        """The shares had no round been allowed more than ``gamma`` tokens.
+
+        Where that is longer than what was measured, rounds that used their whole allowance are
+        taken to use the longer one too.
+        """
+        measured = len(self.draft_lengths) - 1
+        if gamma <= measured:
+            return (*self.draft_lengths[:gamma], sum(self.draft_lengths[gamma:]))
+        unused = (0.0,) * (gamma - measured)
+        return (*self.draft_lengths[:-1], *unused, self.draft_lengths[-1])
+
+
+@dataclass(frozen=True)
+class ModelPoint:
+    """The model's answer at one gamma; gamma 0 is plain decoding."""
+
+    gamma: int
+    tokens_per_round: float
+    speedup: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class RoundModel:
+    """Tokens per round and speedup at any gamma, for one drafter, task, temperature and batch size.
+
+    Attributes:
+        alpha: chance that an evaluated token is accepted, pooled over gammas.
+        c: time of one drafter step in units of T1, pooled; used beyond the largest measured gamma.
+        shapes: measured gamma -> what its rounds were like; at least one.
+    """
+
+    alpha: float
+    c: float
+    shapes: Mapping[int, RoundShape]
+
+    def at(self, gamma: int) -> ModelPoint:
+        """The model at one gamma.
+
+        Raises:
+            SpecbenchError: gamma is negative.
+        """
+        if gamma < 0:
+            raise SpecbenchError(f"gamma {gamma} is out of range", "Give 0 or more")
+        if gamma == 0:
+            return ModelPoint(0, 1.0, 1.0, "measured")
+        if gamma in self.shapes:
+            shape = self.shapes[gamma]
+            tokens = self._tokens(shape.draft_lengths)
+            return self._point(gamma, tokens, shape.draft, shape.verify, shape.other, "measured")
+        above = min((known for known in self.shapes if known > gamma), default=None)
+        if above is None:
+            tokens = closed_form.expected_tokens(self.alpha, gamma)
+            speedup = closed_form.speedup(self.alpha, gamma, self.c)
+            return ModelPoint(gamma, tokens, speedup, "extrapolated")
+        below = max((known for known in self.shapes if known < gamma), default=0)
+        high = self.shapes[above]
+        low = self.shapes[below] if below else RoundShape((), 0.0, 1.0, high.other)
+        share = (gamma - below) / (above - below)
+
+        def between(left: float, right: float) -> float:
+            return left + share * (right - left)
+
+        tokens = self._tokens(high.capped(gamma))
+        if below:
+            tokens = between(self._tokens(low.capped(gamma)), tokens)
+        return self._point(
+            gamma,
+            tokens,
+            between(low.draft, high.draft),
+            between(low.verify, high.verify),
+            between(low.other, high.other),
+            "interpolated",
+        )
+
+    def curve(self, max_gamma: int) -> list[ModelPoint]:
+        """The model at gamma 0, 1, ..., max_gamma."""
+        return [self.at(gamma) for gamma in range(max_gamma + 1)]
+
+    def _tokens(self, draft_lengths: tuple[float, ...]) -> float:
+        """E[tokens per round]: the closed form averaged over the lengths really drafted."""
+        return sum(
+            share * closed_form.expected_tokens(self.alpha, length)
+            for length, share in enumerate(draft_lengths)
+            if share
+        )
+
+    @staticmethod
+    def _point(
+        gamma: int, tokens: float, draft: float, verify: float, other: float, source: Source
+    ) -> ModelPoint:
+        speedup = closed_form.extended_speedup(
+            max(tokens, 1.0), 0, 0.0, v=verify, overhead=other, d0=draft
+        )
+        return ModelPoint(gamma, tokens, speedup, source)

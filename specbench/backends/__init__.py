@@ -1,0 +1,1 @@
+"""What generates: one file per engine, found by name."""

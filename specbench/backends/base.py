@@ -1,0 +1,139 @@
+"""What a backend is: an engine that can run a cell and say what happened in every round.
+
+The sweep calls, in this order::
+
+    backend.load(options, progress)            # once
+    backend.check(cells)                       # refuse what cannot work, before any measurement
+    backend.begin_block(requests, cells)       # shared prefill; warm-up, never counted
+    backend.generate(cell, requests, limits)   # once per cell
+    backend.end_block()
+    backend.close()
+
+A new engine is one file in this folder whose module sets ``BACKEND`` to its class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specbench import registry
+from specbench.engine.request import Generation, Limits, Request
+from specbench.models.progress import Progress
+from specbench.records.schema import Cell
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How the target is loaded.
+
+    Attributes:
+        target: hub name, folder, GGUF file, or None for the embedded default.
+        device, dtype, attention: as on the command line, ``auto`` included.
+    """
+
+    target: str | None
+    device: str = "auto"
+    dtype: str = "auto"
+    attention: str = "auto"
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where two greedy outputs of one prompt part.
+
+    Attributes:
+        request: the prompt.
+        shared: output tokens before the parting.
+        tokens: the two tokens that follow, the baseline's first.
+    """
+
+    request: Request
+    shared: Sequence[int]
+    tokens: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TieMeasure:
+    """Whether rounding can explain a divergence.
+
+    Attributes:
+        gap: by how much the less likely of the two tokens falls short of the best logit.
+        noise: largest difference between logits of a one-token and of a verify forward, this cell's
+            shape and dtype, over the likeliest tokens.
+        gap_dtype: dtype of the forward that gave the gap.
+    """
+
+    gap: float
+    noise: float
+    gap_dtype: str
+
+
+class Backend(ABC):
+    """Base of all engines. Attributes hold from :meth:`load` on.
+
+    Attributes:
+        device: resolved device name.
+        tokenizer: the target's.
+        stop_tokens: ids that end an output.
+        context_limit: the most tokens a prompt, its output and a draft may take together.
+        target_facts: what the manifest says about the target: name, source, sha256, dtype, ...
+    """
+
+    device: str
+    tokenizer: Any
+    stop_tokens: frozenset[int]
+    context_limit: int
+    target_facts: dict[str, Any]
+
+    @abstractmethod
+    def load(self, options: EngineOptions, progress: Progress) -> None:
+        """Get the target ready.
+
+        Raises:
+            SpecbenchError: it cannot be had, or not be rolled back.
+        """
+
+    @abstractmethod
+    def check(self, cells: Sequence[Cell]) -> None:
+        """Load every drafter that the cells name.
+
+        Raises:
+            SpecbenchError: a drafter cannot be had or does not fit the target.
+        """
+
+    @abstractmethod
+    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
+        """Prefill the block's prompts and warm up the shapes of its cells."""
+
+    @abstractmethod
+    def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
+        """Run one cell over the block's prompts."""
+
+    @abstractmethod
+    def end_block(self) -> None:
+        """Free what the block shared."""
+
+    @abstractmethod
+    def greedy_outputs(self, requests: Sequence[Request], limits: Limits) -> list[list[int]]:
+        """The target's own temperature-0 outputs, untimed, outside any block."""
+
+    @abstractmethod
+    def cost(self, cell: Cell) -> dict[str, float | None]:
+        """Bytes that forwards move: ``weight_bytes``, ``kv_bytes_per_token``,
+        ``drafter_weight_bytes``; None where unknown."""
+
+    def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
+        """Measure whether rounding explains a divergence; None where the engine can't tell."""
+        return None
+
+    def close(self) -> None:
+        """Free the engine."""
+
+
+def make_backend(name: str) -> Backend:
+    """A new backend by name, not loaded yet."""
+    kind: type[Backend] = registry.load("backends", name).BACKEND
+    return kind()

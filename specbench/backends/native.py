@@ -1,0 +1,150 @@
+"""specbench's own engine: transformers models over a cache with per-row lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from specbench.backends._ties import TieMeter
+from specbench.backends.base import Backend, Divergence, EngineOptions, TieMeasure
+from specbench.drafters.base import Drafter, Host, Session, build_drafter
+from specbench.engine.autoregressive import Autoregressive
+from specbench.engine.loop import Decoder, decode
+from specbench.engine.prefill import prefill_all
+from specbench.engine.request import Generation, Limits, Request
+from specbench.engine.speculative import Speculative
+from specbench.measure.clock import clock_for
+from specbench.models.loading import load_causal_lm
+from specbench.models.progress import Progress
+from specbench.models.rows import Rows
+from specbench.models.target import LanguageModel, Prefill
+from specbench.records.schema import Cell
+from specbench.sampling.warp import SamplingParams
+
+WARM_UP_TOKENS = 6
+
+
+class NativeBackend(Backend):
+    """Baseline and speculation in one engine."""
+
+    def load(self, options: EngineOptions, progress: Progress) -> None:
+        self._options = options
+        self._progress = progress
+        loaded = load_causal_lm(
+            options.target,
+            dtype=options.dtype,
+            device=options.device,
+            attention=options.attention,
+            progress=progress,
+        )
+        name = loaded.source.name
+        self.target = LanguageModel(loaded.model, loaded.tokenizer, name)
+        self.tokenizer = loaded.tokenizer
+        self.device = str(self.target.device)
+        self.stop_tokens = self.target.stop_tokens
+        self.context_limit = self.target.context_limit
+        self.target_facts = loaded.provenance
+        self._clock = clock_for(self.device)
+        self._drafters: dict[str, Drafter] = {}
+        self._prefills: dict[str, Prefill] = {}
+        self._warm: set[tuple[str, int, int, bool]] = set()
+        self._ties: TieMeter | None = None
+
+    def check(self, cells: Sequence[Cell]) -> None:
+        host = Host(self.target, self._load_drafter_model)
+        for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
+            if text not in self._drafters:
+                self._drafters[text] = build_drafter(text, host)
+
+    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
+        self._prefills = prefill_all(self.target, requests[:1], self._clock)
+        self._warm_up(requests[0], cells)
+        self._prefills = prefill_all(self.target, requests, self._clock)
+
+    def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
+        decoder = self._decoder(cell, _longest(requests) + limits.max_new_tokens)
+        return decode(decoder, requests, self._prefills, limits)
+
+    def end_block(self) -> None:
+        self._prefills = {}
+
+    def greedy_outputs(self, requests: Sequence[Request], limits: Limits) -> list[list[int]]:
+        prefills = prefill_all(self.target, requests, self._clock)
+        session = self._session(SamplingParams(), 1, 0, _longest(requests) + limits.max_new_tokens)
+        decoder = Autoregressive(self.target, session, self._clock)
+        return decode(decoder, requests, prefills, limits).outputs
+
+    def cost(self, cell: Cell) -> dict[str, float | None]:
+        drafter = self._drafters.get(cell.drafter)
+        prefill = next(iter(self._prefills.values()), None)
+        per_token = None
+        if prefill is not None:
+            per_token = prefill.snapshot.num_bytes / prefill.snapshot.keys[0].shape[2]
+        return {
+            "weight_bytes": self.target.weight_bytes,
+            "kv_bytes_per_token": per_token,
+            "drafter_weight_bytes": drafter.weight_bytes if drafter else 0,
+        }
+
+    def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
+        if self._ties is None:
+            self._ties = TieMeter(self.target)
+        return self._ties.measure(cell, divergence)
+
+    def close(self) -> None:
+        del self.target, self._drafters, self._prefills
+        self._ties = None
+        if self.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+
+    def _load_drafter_model(self, name: str) -> LanguageModel:
+        loaded = load_causal_lm(
+            name,
+            dtype=str(self.target.dtype).removeprefix("torch."),
+            device=self.device,
+            attention=self._options.attention,
+            progress=self._progress,
+        )
+        return LanguageModel(loaded.model, loaded.tokenizer, loaded.source.name)
+
+    def _decoder(self, cell: Cell, longest: int) -> Decoder:
+        sampling = SamplingParams(cell.temperature, cell.top_k, cell.top_p)
+        session = self._session(
+            sampling, cell.batch_size, cell.gamma, longest, cell.seed, cell.repeat
+        )
+        if cell.is_baseline:
+            return Autoregressive(self.target, session, self._clock)
+        return Speculative(self.target, self._drafters[cell.drafter], session, self._clock)
+
+    def _session(
+        self,
+        sampling: SamplingParams,
+        batch_size: int,
+        gamma: int,
+        longest: int,
+        seed: int = 0,
+        repeat: int = 0,
+    ) -> Session:
+        capacity = longest + gamma + 1
+        rows = Rows(batch_size, capacity, self.target.device)
+        cache = self.target.new_cache(batch_size, capacity)
+        return Session(rows, cache, sampling, capacity, gamma, seed, repeat)
+
+    def _warm_up(self, request: Request, cells: Iterable[Cell]) -> None:
+        """A few tokens of every kind of cell, so that no first use is measured."""
+        for cell in cells:
+            shape = (cell.drafter, cell.gamma, cell.batch_size, cell.temperature > 0)
+            if shape in self._warm:
+                continue
+            self._warm.add(shape)
+            copies = [request] * cell.batch_size
+            tokens = min(WARM_UP_TOKENS + cell.gamma, self.context_limit - len(request.token_ids))
+            self.generate(cell, copies, Limits(max(1, tokens - cell.gamma)))
+
+
+def _longest(requests: Sequence[Request]) -> int:
+    return max(len(request.token_ids) for request in requests)
+
+
+BACKEND = NativeBackend

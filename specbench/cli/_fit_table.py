@@ -1,0 +1,105 @@
+"""The tables of ``specbench fit``: per task, what was fitted, then theory beside measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from specbench.analysis.fit import DIVERGED
+from specbench.cli._output import (
+    SYNTHETIC_NOTE,
+    beside_label,
+    number,
+    percent,
+    print_table,
+    with_interval,
+)
+
+if TYPE_CHECKING:
+    from specbench.analysis.fit import GammaFit, GroupFit, RunFit
+
+_FITTED = ("drafter", "T", "B", "α (95%)", "c (95%)", "v", "o", "noise")
+_COMPARED = (
+    "drafter",
+    "T",
+    "B",
+    "γ",
+    "τ",
+    "closed",
+    "error",
+    "extended",
+    "error",
+    "measured (95%)",
+)
+_LABEL_WIDTH = 13
+
+
+def print_fit(run: RunFit) -> None:
+    """Print all tasks of a fitted run, in the order in which they were measured."""
+    for task in dict.fromkeys(group.key.setting.task for group in run.groups):
+        groups = [group for group in run.groups if group.key.setting.task == task]
+        fitted: list[list[str]] = []
+        compared: list[list[str]] = []
+        for group in groups:
+            label = group.key.drafter
+            fitted += beside_label(label, [_fitted(group)], _LABEL_WIDTH)
+            compared += beside_label(label, _compared(group), _LABEL_WIDTH)
+        print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
+        print_table(f"{task}: speedup, predicted and measured", _COMPARED, compared)
+    print("T temperature · B batch size · c, v, o in units of the baseline's step time")
+    print("error = predicted / measured - 1 · ~ interval or noise floor holds 1")
+    if any(point.lossless == DIVERGED for group in run.groups for point in group.points):
+        print("* output DIVERGED from plain decoding: the speedup means nothing")
+    if any(group.synthetic for group in run.groups):
+        print(SYNTHETIC_NOTE)
+
+
+def _fitted(group: GroupFit) -> list[str]:
+    setting = group.key.setting
+    costs = [point.v for point in group.points if point.v is not None]
+    low, high = (number(min(costs)), number(max(costs))) if costs else ("-", "-")
+    return [
+        f"{setting.temperature:g}",
+        str(setting.batch_size),
+        with_interval(group.alpha, group.alpha_ci),
+        with_interval(group.c, group.c_ci, 3),
+        low if low == high else f"{low}–{high}",
+        number(group.overhead),
+        "-" if group.noise_floor is None else f"±{group.noise_floor:.1%}",
+    ]
+
+
+def _compared(group: GroupFit) -> list[list[str]]:
+    setting = group.key.setting
+    rows: list[list[str]] = []
+    for point in group.points:
+        first = not rows
+        rows.append(
+            [
+                f"{setting.temperature:g}" if first else "",
+                str(setting.batch_size) if first else "",
+                str(point.gamma),
+                number(point.tau),
+                number(point.closed_form),
+                percent(point.error_closed_form),
+                number(point.extended),
+                percent(point.error_extended),
+                _mark(point) + with_interval(point.speedup, point.speedup_ci),
+            ]
+        )
+    return rows
+
+
+def _mark(point: GammaFit) -> str:
+    if point.lossless == DIVERGED:
+        return "* "
+    return "~ " if point.speedup is not None and not _shown(point) else ""
+
+
+def _shown(point: GammaFit) -> bool:
+    """Whether a speedup, or a slowdown, is told apart from none."""
+    assert point.speedup is not None
+    if point.noise_floor is not None and abs(point.speedup - 1.0) <= point.noise_floor:
+        return False
+    ends: Sequence[float] | None = point.speedup_ci
+    return ends is not None and not ends[0] <= 1.0 <= ends[1]

@@ -1,0 +1,124 @@
+"""How the commands that answer print: data to stdout, notes to stderr."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal
+
+from specbench.analysis.names import broken
+from specbench.errors import SpecbenchError
+
+_WIDEST = 400
+
+SYNTHETIC_NOTE = "synthetic drafters calibrate the instrument and are never recommended"
+
+
+class OutputFormat(StrEnum):
+    """The values of ``--format``."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+    @classmethod
+    def of(cls, text: str) -> OutputFormat:
+        """The format of that name.
+
+        Raises:
+            SpecbenchError: there is none.
+        """
+        known = [format.value for format in cls]
+        if text not in known:
+            raise SpecbenchError(f"unknown output format {text!r}", f"Known: {', '.join(known)}")
+        return cls(text)
+
+
+FORMAT_METAVAR = "table|json|csv"
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One JSON document; a value that is not there is null, never NaN."""
+    print(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """One CSV table with a header; a value that is not there is an empty field.
+
+    Args:
+        rows: at least one; all with the keys of the first.
+    """
+    writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Notes about the measurement, one line each, on stderr."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def with_interval(
+    value: float | None, interval: tuple[float, float] | None, digits: int = 2
+) -> str:
+    """``1.38 1.21–1.57`` (ends below 1 without their 0), or the value alone, or a dash."""
+    if value is None or interval is None:
+        return number(value, digits)
+    low, high = (f"{end:.{digits}f}".removeprefix("0") for end in interval)
+    return f"{value:.{digits}f} {low}–{high}"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with so many digits, or a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A signed share in percent, or a dash where there is none."""
+    return "-" if value is None else f"{value:+.0%}"
+
+
+def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Put a label before the first row; a long one goes on before the following rows.
+
+    Args:
+        label: the name of all these rows.
+        rows: at least one; all of one length.
+        width: characters per line of the label.
+    """
+    empty = [""] * len(rows[0])
+    return [
+        [name, *(row or empty)]
+        for name, row in itertools.zip_longest(broken(label, width), rows, fillvalue="")
+    ]
+
+
+def print_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1
+) -> None:
+    """A table of text with its title, legible without colour.
+
+    Args:
+        headings: one per column.
+        rows: with as many fields each.
+        texts: so many leading columns are text and aligned left; the others are numbers.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="underline")
+    for index, heading in enumerate(headings):
+        justify: Literal["left", "right"] = "left" if index < texts else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    # Never narrower than the table: rich would shorten numbers to fit.
+    console = Console(highlight=False, markup=False, width=_WIDEST)
+    console.print(title, style="bold")
+    console.print(table)
+    console.print()

@@ -1,0 +1,48 @@
+"""``specbench fit``: what a run says about each drafter, and how well theory predicts it.
+
+specbench fit results/main
+specbench fit results/main --format csv > fit.csv
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json, print_notes
+
+
+def fit(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in results/.")],
+    format: Annotated[
+        str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the fit.")
+    ] = "table",
+) -> None:
+    """Fit alpha, c, v and the overhead of a run, and set theory beside the measured speedups.
+
+    alpha (α) is the maximum-likelihood estimate over all gammas: accepted / evaluated tokens. c is
+    the time of one drafter step, v that of a verifying forward, o the round's remaining time, all
+    in units of T1, the baseline's time per step. Intervals are 95% and cluster by conversation (c
+    and speedup at batch sizes above 1: by time block).
+
+    The closed form knows alpha and c only. The extended model also knows v, o and how many tokens
+    were really drafted; what it leaves over is acceptance that is not the same at every position,
+    tokens cut at the end of an output, and noise.
+    """
+    chosen = OutputFormat.of(format)
+
+    from specbench.analysis.documents import fit_document, fit_rows
+    from specbench.analysis.fit import fit_run
+    from specbench.cli._fit_table import print_fit
+    from specbench.records.store import load_run
+
+    fitted = fit_run(load_run(run))
+    if chosen == OutputFormat.JSON:
+        print_json(fit_document(fitted))
+    elif chosen == OutputFormat.CSV:
+        print_csv(fit_rows(fitted))
+    else:
+        print_fit(fitted)
+    print_notes(fitted.warnings)

@@ -1,0 +1,82 @@
+"""``specbench plot``: measured points on the theory's curves, as files.
+
+specbench plot results/main
+specbench plot results/main --figure speedup-vs-alpha --format svg
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specbench.errors import SpecbenchError
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def plot(
+    run: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Runs: folders, or names in results/; drawn together."
+        ),
+    ],
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A figure; repeat for several. Default: all."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where to write. Default: the folder figures/ of the first RUN."
+        ),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="File formats: png, svg, pdf.")
+    ] = "png,svg",
+) -> None:
+    """Draw a run: speedup against alpha and against gamma, theory and measurement together.
+
+    Prints the path of every file written. Several runs share each figure, so that two machines or
+    two targets can be compared.
+    """
+    formats = _formats(format)
+
+    from specbench import registry
+
+    names = list(dict.fromkeys(figure)) if figure else registry.names("plots")
+    if names == ["all"]:
+        names = registry.names("plots")
+    for name in names:
+        registry.path("plots", name)  # an unknown name is refused before anything is read
+
+    import pandas as pd
+
+    from specbench.analysis.fit import fit_run
+    from specbench.analysis.frame import points_frame
+    from specbench.cli._output import print_notes
+    from specbench.plots import base
+    from specbench.records.store import load_run
+
+    fits = [fit_run(load_run(path)) for path in run]
+    clash = len({fit.name for fit in fits}) < len(fits)
+    frames = [points_frame(fit, str(fit.path) if clash else fit.name) for fit in fits]
+    points = pd.concat(frames, ignore_index=True)
+    folder = out if out is not None else fits[0].path / "figures"
+    drawn = [(name, registry.load("plots", name).draw(points)) for name in names]
+    for name, picture in drawn:
+        for path in base.save(picture, folder, name, formats):
+            print(path)
+    print_notes(note for fit in fits for note in fit.warnings)
+
+
+def _formats(text: str) -> list[str]:
+    formats = list(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise SpecbenchError(
+            f"unknown file format {(unknown or [text])[0]!r}", f"Known: {', '.join(FORMATS)}"
+        )
+    return formats

@@ -1,0 +1,191 @@
+"""``specbench run``: measure a sweep, show progress, print a table per task.
+
+    specbench run
+    specbench run --target Qwen/Qwen3-0.6B --drafter ngram --gamma 1,2,4,8 --batch-size 1,4
+    specbench run --config sweep.toml --gamma 2 --dry-run
+
+Values are read as text and checked in one place (``specbench.sweep.config``), so that an option, a
+comma-separated list and a key of a sweep file are answered alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from specbench.sweep.config import SweepConfig
+
+
+def run(
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|PATH|FILE.gguf",
+            help="Model to measure: a Hugging Face name, a folder or a GGUF file. "
+            "Default: SmolLM2-135M-Instruct, fetched once and cached.",
+        ),
+    ] = None,
+    drafter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="kind[:argument][,key=value]..., e.g. ngram,max=3 or model:NAME; repeat for "
+            "several; see specbench drafters. Default: ngram and early-exit:6.",
+        ),
+    ] = None,
+    gamma: Annotated[
+        list[str] | None, typer.Option(metavar="N,N", help="Draft lengths. Default: 1,2,4.")
+    ] = None,
+    temperature: Annotated[
+        list[str] | None, typer.Option(metavar="T,T", help="0 is greedy. Default: 0,1.")
+    ] = None,
+    top_k: Annotated[
+        str | None, typer.Option(metavar="N", help="Keep the N likeliest tokens. Default: 0, all.")
+    ] = None,
+    top_p: Annotated[
+        str | None, typer.Option(metavar="P", help="Nucleus sampling. Default: 1, all tokens.")
+    ] = None,
+    batch_size: Annotated[
+        list[str] | None, typer.Option(metavar="N,N", help="Prompts decoded at once. Default: 1.")
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE.jsonl",
+            help="Workloads, comma-separated or repeated. See specbench tasks. "
+            "Default: translation,summarization,code,chat.",
+        ),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="N", help="Prompts per task. Default: 4.")
+    ] = None,
+    max_new_tokens: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 32.")
+    ] = None,
+    repeats: Annotated[
+        str | None, typer.Option(metavar="N", help="Measure everything N times. Default: 1.")
+    ] = None,
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Engine; repeat for several. Default: native."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, float32, bfloat16 or float16.")
+    ] = None,
+    attention: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, sdpa or eager.")
+    ] = None,
+    threads: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="CPU threads. Default: the cores this process may use."),
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option(metavar="N", help="Seed of order and sampling. Default: 0.")
+    ] = None,
+    ignore_eos: Annotated[
+        bool | None,
+        typer.Option("--ignore-eos/--stop-at-eos", help="Always generate the full length."),
+    ] = None,
+    prompt_source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="auto (the hub, else an installed package, else the prompts shipped here), "
+            "hub, package or offline.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder to write. Default: results/TARGET-HASH, the same for the same sweep. "
+            "A folder that holds another sweep is refused.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume",
+            help="Continue an interrupted run; the same sweep in its folder is continued anyway.",
+        ),
+    ] = None,
+    retry_failed: Annotated[
+        bool | None,
+        typer.Option("--retry-failed", help="When continuing, measure failed cells again."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SWEEP.toml",
+            help="Read options from a file, by the same names; options given here win.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cells and an estimate; measure nothing.")
+    ] = False,
+) -> None:
+    """Measure speculative decoding: acceptance, time, memory and speedup, each with an interval.
+
+    Every drafter runs with every gamma, temperature, batch size and task, between two runs of
+    plain decoding by the same engine. Without options it measures a small built-in model on four
+    tasks. Finished cells are written at once: stop it when you like and type the command again.
+    """
+    options = {name: value for name, value in locals().items() if name not in _NOT_SWEEP_OPTIONS}
+
+    from specbench.sweep.config import build
+
+    sweep = build(options, config)
+    if dry_run:
+        _print_plan(sweep)
+    else:
+        _measure(sweep)
+
+
+_NOT_SWEEP_OPTIONS = {"config", "dry_run"}
+
+
+def _print_plan(sweep: SweepConfig) -> None:
+    """Print the cells and, for a target that is on this machine, how long they may take."""
+    from specbench.cli._plan_text import estimate_lines, plan_lines
+    from specbench.measure.bandwidth import copy_bandwidth
+    from specbench.measure.device import resolve, set_threads
+    from specbench.sweep.grid import plan
+
+    cells = plan(sweep)
+    print("\n".join(plan_lines(cells, sweep)))
+    weight_bytes = _weight_bytes_here(sweep.target)
+    if weight_bytes is None:
+        print("no estimate of the time: the target is not on this machine yet")
+        return
+    set_threads(sweep.threads)
+    rate = copy_bandwidth(resolve(sweep.device))
+    print("\n".join(estimate_lines(cells, sweep, weight_bytes, rate)))
+
+
+def _weight_bytes_here(target: str | None) -> int | None:
+    """Bytes of a target's weight files if they are on this machine; nothing is fetched."""
+    from specbench.models.catalog import cached_models
+    from specbench.models.source import DEFAULT_NAME, weight_files
+
+    name = target or DEFAULT_NAME
+    path = Path(name).expanduser()
+    folders = [path, *(model.folder for model in cached_models() if model.name == name)]
+    files = [path] if path.is_file() else next(filter(None, map(weight_files, folders)), [])
+    return sum(file.stat().st_size for file in files) or None
+
+
+def _measure(sweep: SweepConfig) -> None:
+    from specbench.cli._result_table import next_commands, result_lines
+    from specbench.cli.console import reporter_for_terminal
+    from specbench.records.store import load_run
+    from specbench.sweep.runner import run as run_sweep
+
+    with reporter_for_terminal() as report:
+        folder = run_sweep(sweep, report)
+    print("\n".join([*result_lines(load_run(folder).cells), "", *next_commands(folder)]))

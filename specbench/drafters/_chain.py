@@ -1,0 +1,39 @@
+"""Drafting token by token with a model, shared by every drafter that is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from specbench.drafters.base import Draft, Session
+from specbench.sampling.warp import sample, warp
+
+
+def draft_chain(
+    step: Callable[[Tensor | None, int], Tensor], gamma: int, session: Session, vocab_size: int
+) -> Draft:
+    """Draft ``gamma`` tokens per row: greedily at temperature 0, else sampled, keeping q.
+
+    Args:
+        step: (previous tokens [B, 1] or None at first, index) to logits [B, V_drafter].
+        gamma: draft length.
+        session: the cell's rows and sampling parameters.
+        vocab_size: the target's V; q is 0 on ids that the drafter's head lacks, and ids that only
+            the drafter's (padded) head has are never proposed.
+    """
+    rows, sampling = session.rows, session.sampling
+    uniforms = None if sampling.greedy else rows.uniforms.at("draft", rows.lengths, gamma)
+    tokens: list[Tensor] = []
+    probs: list[Tensor] = []
+    for index in range(gamma):
+        logits = step(tokens[-1][:, None] if tokens else None, index)[:, :vocab_size]
+        if uniforms is None:
+            tokens.append(logits.argmax(dim=-1))
+        else:
+            q = warp(logits, sampling)
+            tokens.append(sample(q, uniforms[:, index]))
+            probs.append(torch.nn.functional.pad(q, (0, vocab_size - q.shape[-1])))
+    lengths = [gamma if row.active else 0 for row in rows.slots]
+    return Draft(torch.stack(tokens, 1), lengths, torch.stack(probs, 1) if probs else None)

@@ -1,0 +1,149 @@
+"""What a drafter is.
+
+A drafter proposes up to gamma tokens per row and is told how many of them were accepted. One round
+of the engine, from the drafter's side::
+
+    draft = drafter.propose(gamma)      # tokens [B, N], N <= gamma
+    ...                                 # the target verifies
+    drafter.commit(num_accepted)        # roll its own state back to what was accepted
+
+The engine calls :meth:`Drafter.start` once per cell and :meth:`Drafter.begin` whenever a prompt
+enters a slot. A new kind is one file in this folder whose module sets ``DRAFTER`` to its class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from specbench import registry
+from specbench.drafters.spec import DrafterSpec, parse_spec
+from specbench.models.cache import RowCache
+from specbench.models.rows import Rows
+from specbench.models.target import LanguageModel
+from specbench.sampling.warp import SamplingParams
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Proposed tokens.
+
+    Attributes:
+        tokens: [B, N] ids; beyond lengths[b] they are padding. N may be 0.
+        lengths: [B] proposed tokens per row.
+        probs: [B, N, V] the distribution each token was drawn from, or None: one-hot.
+        parents: [B, N] index of each node's parent for a tree, or None: a chain.
+        replay: [B, N + 1] tokens to compare and commit *instead of the target's own*, or None. Only
+            calibration uses it: the target still runs, for its time.
+    """
+
+    tokens: Tensor
+    lengths: list[int]
+    probs: Tensor | None = None
+    parents: Tensor | None = None
+    replay: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a drafter may be built from: the target, and a way to load another model like it."""
+
+    target: LanguageModel
+    load: Callable[[str], LanguageModel]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What holds for one cell: the batch, the target's cache and how tokens are sampled."""
+
+    rows: Rows
+    target_cache: RowCache
+    sampling: SamplingParams
+    capacity: int
+    gamma: int
+    seed: int
+    repeat: int
+
+
+class Drafter(ABC):
+    """Base of all kinds.
+
+    Attributes:
+        weight_bytes: bytes of weights that one draft step reads beyond the target's.
+        needs_hidden_layers: states of the target that :meth:`commit` wants.
+        proposes_greedily: at temperature above 0 it still proposes without sampling, so alpha
+            is the target's probability of its choice and not the overlap of two distributions.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+    weight_bytes: int = 0
+    needs_hidden_layers: tuple[int, ...] = ()
+    proposes_greedily: bool = True
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        """Refuse a SPEC that can't be right, before any model is loaded.
+
+        Raises:
+            SpecbenchError: naming the argument or option.
+        """
+        spec.allow_options(cls.OPTIONS)
+
+    @classmethod
+    def impossible(
+        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
+    ) -> str | None:
+        """Why this cell cannot exist, or None. Such cells are dropped from the grid and listed."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def build(cls, spec: DrafterSpec, host: Host) -> Drafter:
+        """Make the drafter for a target; loads weights, checks vocabularies."""
+
+    def start(self, session: Session) -> None:
+        """A cell begins: all slots are empty."""
+        self.session = session
+        self.rows = session.rows
+
+    @abstractmethod
+    def begin(self, slot: int) -> None:
+        """A prompt and its first output token were committed in ``slot``."""
+
+    @abstractmethod
+    def propose(self, gamma: int) -> Draft:
+        """Up to ``gamma`` tokens per row; empty slots get none."""
+
+    def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
+        """The verdict is in; ``rows`` will hold the new tokens, stop cuts applied, right after.
+
+        Args:
+            num_accepted: [B] accepted tokens of the last draft.
+            hidden: the target's states [B, N + 1, H] for each of ``needs_hidden_layers``.
+        """
+
+    def notes(self) -> list[str]:
+        """What went otherwise than planned since :meth:`start`, for the record."""
+        return []
+
+
+def drafter_class(spec: DrafterSpec) -> type[Drafter]:
+    """The class behind a SPEC's kind."""
+    found: type[Drafter] = registry.load("drafters", spec.kind).DRAFTER
+    return found
+
+
+def build_drafter(text: str, host: Host) -> Drafter:
+    """Make the drafter that a SPEC describes.
+
+    Raises:
+        SpecbenchError: the SPEC, the weights or the vocabulary don't fit.
+    """
+    spec = parse_spec(text)
+    kind = drafter_class(spec)
+    kind.check(spec)
+    return kind.build(spec, host)

@@ -1,0 +1,58 @@
+"""The target's own first K layers, then its final norm and head (``early-exit:K``).
+
+Costs no memory: weights and cache are the target's. K/V that the first layers write while drafting
+is overwritten by the verify forward with the same values. Untrained for early exits, most targets
+accept little of it; it is the honest lower bound of self-speculation.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from specbench.drafters._chain import draft_chain
+from specbench.drafters.base import Draft, Drafter, Host
+from specbench.drafters.spec import DrafterSpec
+from specbench.errors import SpecbenchError
+from specbench.models.early import first_layers
+from specbench.models.target import LanguageModel
+
+
+class EarlyExitDrafter(Drafter):
+    """Drafts with the target cut off after K layers."""
+
+    proposes_greedily = False
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.weight_bytes = model.weight_bytes
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        super().check(spec)
+        argument = spec.need_argument("K")
+        if not argument.isdigit() or int(argument) < 1:
+            raise SpecbenchError(
+                f"drafter {spec.text!r}: {argument!r} is not a number of layers",
+                "Write early-exit:K with K at least 1 and below the target's layers",
+            )
+
+    @classmethod
+    def build(cls, spec: DrafterSpec, host: Host) -> EarlyExitDrafter:
+        return cls(first_layers(host.target, int(spec.need_argument("K"))))
+
+    def begin(self, slot: int) -> None:
+        """Nothing to read: the target's prefill filled the shared cache."""
+
+    def propose(self, gamma: int) -> Draft:
+        last = self.rows.last_tokens()
+        lengths = self.rows.lengths
+
+        def step(previous: Tensor | None, index: int) -> Tensor:
+            tokens = last if previous is None else previous
+            starts = [n - 1 + index for n in lengths]
+            return self.model.forward(tokens, self.session.target_cache, starts).logits[:, -1]
+
+        return draft_chain(step, gamma, self.session, self.model.vocab_size)
+
+
+DRAFTER = EarlyExitDrafter

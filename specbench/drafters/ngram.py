@@ -1,0 +1,114 @@
+"""Prompt lookup: copy what followed the same words earlier (``ngram,min=1,max=3,match=recent``).
+
+The longest suffix of the committed text, ``max`` down to ``min`` tokens, is looked up in the text
+before it, and what followed there is the draft. ``match=recent`` takes the latest occurrence and,
+where it lies closer than the draft is long, goes on copying from its own draft, so that a repeating
+passage is continued; ``match=first`` takes the earliest and stops at the end of the text, as
+vLLM and Hugging Face do. (Saxena 2023, prompt lookup decoding.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from specbench.drafters.base import Draft, Drafter, Host, Session
+from specbench.drafters.spec import DrafterSpec
+from specbench.errors import SpecbenchError
+
+
+@dataclass
+class Index:
+    """Where each n-gram of a growing text ended, so that a lookup costs no search.
+
+    Attributes:
+        sizes: n-gram lengths, longest first.
+        keep_first: remember the earliest occurrence, else the latest.
+    """
+
+    sizes: range
+    keep_first: bool
+    follows: dict[tuple[int, ...], int] = field(default_factory=dict)
+    indexed: int = 0
+
+    def extend(self, tokens: list[int]) -> None:
+        """Index every n-gram that some token follows."""
+        for end in range(self.indexed + 1, len(tokens)):
+            for size in self.sizes:
+                if size <= end:
+                    gram = tuple(tokens[end - size : end])
+                    if not (self.keep_first and gram in self.follows):
+                        self.follows[gram] = end
+        self.indexed = max(self.indexed, len(tokens) - 1)
+
+    def lookup(self, tokens: list[int]) -> int | None:
+        """Where the text after the longest known suffix starts, or None."""
+        for size in self.sizes:
+            if size <= len(tokens):
+                found = self.follows.get(tuple(tokens[-size:]))
+                if found is not None:
+                    return found
+        return None
+
+
+class NgramDrafter(Drafter):
+    """Drafts by lookup in the row's own text."""
+
+    OPTIONS = ("min", "max", "match")
+
+    def __init__(self, min_size: int = 1, max_size: int = 3, match: str = "recent") -> None:
+        self.sizes = range(max_size, min_size - 1, -1)
+        self.match = match
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        super().check(spec)
+        spec.forbid_argument()
+        low, high = spec.integer("min", 1), spec.integer("max", 3)
+        spec.choice("match", ("recent", "first"))
+        if low > high:
+            raise SpecbenchError(f"drafter {spec.text!r}: min={low} is above max={high}")
+
+    @classmethod
+    def build(cls, spec: DrafterSpec, host: Host) -> NgramDrafter:
+        return cls(
+            spec.integer("min", 1), spec.integer("max", 3), spec.choice("match", ("recent", "first"))
+        )
+
+    def start(self, session: Session) -> None:
+        super().start(session)
+        self.indexes = [self._new_index() for _ in self.rows.slots]
+
+    def begin(self, slot: int) -> None:
+        self.indexes[slot] = self._new_index()
+        self.indexes[slot].extend(self.rows[slot].tokens)
+
+    def propose(self, gamma: int) -> Draft:
+        drafts = [self._draft(slot, gamma) for slot in range(len(self.rows))]
+        width = max(len(draft) for draft in drafts)
+        padded = [draft + [0] * (width - len(draft)) for draft in drafts]
+        tokens = torch.tensor(padded, dtype=torch.long, device=self.rows.device)
+        return Draft(tokens.view(len(drafts), width), [len(draft) for draft in drafts])
+
+    def _new_index(self) -> Index:
+        return Index(self.sizes, keep_first=self.match == "first")
+
+    def _draft(self, slot: int, gamma: int) -> list[int]:
+        row = self.rows[slot]
+        if not row.active:
+            return []
+        self.indexes[slot].extend(row.tokens)
+        start = self.indexes[slot].lookup(row.tokens)
+        if start is None:
+            return []
+        if self.match == "first":
+            return row.tokens[start : start + gamma]
+        copied = row.tokens[start : start + gamma]
+        period = len(row.tokens) - start
+        while len(copied) < gamma:
+            copied.append(copied[len(copied) - period])
+        return copied
+
+
+DRAFTER = NgramDrafter

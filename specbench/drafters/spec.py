@@ -1,0 +1,100 @@
+"""A drafter as the user writes it: ``kind[:argument][,key=value]...``
+
+>>> parse_spec("ngram,max=3")
+DrafterSpec(kind='ngram', argument=None, options={'max': '3'}, text='ngram,max=3')
+>>> parse_spec("model:ORG/NAME").argument
+'ORG/NAME'
+>>> parse_spec("synthetic:0.8,cost=ngram,max=2").options
+{'cost': 'ngram,max=2'}
+
+``cost=`` takes the rest of the text, because its value is itself a drafter.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from specbench import registry
+from specbench.errors import SpecbenchError
+
+_OPTION = re.compile(r",(?=[a-z_]+=)")
+
+
+@dataclass(frozen=True)
+class DrafterSpec:
+    """A parsed SPEC; ``text`` is what the user wrote and what records carry."""
+
+    kind: str
+    argument: str | None
+    options: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+
+    def need_argument(self, what: str) -> str:
+        """The argument, which must be there.
+
+        Raises:
+            SpecbenchError: it is missing.
+        """
+        if not self.argument:
+            raise SpecbenchError(f"drafter {self.text!r} needs {what}", f"Write {self.kind}:{what}")
+        return self.argument
+
+    def forbid_argument(self) -> None:
+        """Raises SpecbenchError if an argument was given."""
+        if self.argument is not None:
+            raise SpecbenchError(f"drafter {self.kind!r} takes no argument, got {self.argument!r}")
+
+    def allow_options(self, known: Iterable[str]) -> None:
+        """Raises SpecbenchError at the first option that is not in ``known``."""
+        known = sorted(known)
+        for key in self.options:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"Did you mean {close[0]!r}? " if close else ""
+                options = ", ".join(known) or "none"
+                raise SpecbenchError(
+                    f"drafter {self.kind!r} has no option {key!r}", f"{hint}Options: {options}"
+                )
+
+    def integer(self, key: str, default: int, minimum: int = 1) -> int:
+        """An option as a whole number of at least ``minimum``."""
+        text = self.options.get(key)
+        if text is None:
+            return default
+        if not re.fullmatch(r"\d+", text) or int(text) < minimum:
+            raise SpecbenchError(
+                f"drafter {self.text!r}: {key}={text} is not a whole number of at least {minimum}"
+            )
+        return int(text)
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str:
+        """An option as one of ``choices``, the first being the default."""
+        value = self.options.get(key, choices[0])
+        if value not in choices:
+            raise SpecbenchError(
+                f"drafter {self.text!r}: {key}={value} is unknown", f"Choose {' or '.join(choices)}"
+            )
+        return value
+
+
+def parse_spec(text: str) -> DrafterSpec:
+    """Parse a SPEC and check that its kind exists.
+
+    Raises:
+        SpecbenchError: empty, an unknown kind, or an option without a value.
+    """
+    head, separator, cost = text.strip().partition(",cost=")
+    parts = _OPTION.split(head)
+    kind, colon, argument = parts[0].partition(":")
+    if "," in kind:
+        raise SpecbenchError(
+            f"drafter {text!r}: {parts[0].split(',')[1]!r} is not an option", "Write key=value"
+        )
+    registry.path("drafters", kind)
+    options = dict(part.split("=", 1) for part in parts[1:])
+    if separator:
+        options["cost"] = cost
+    return DrafterSpec(kind, argument if colon else None, options, text.strip())

@@ -1,0 +1,152 @@
+"""A drafter of known acceptance, to calibrate the instrument (``synthetic:A``).
+
+It replays the target's own recorded greedy output and corrupts each token with probability 1 - A,
+so acceptance is i.i.d. with alpha = A while target, verify and loop are the real ones. Two modes:
+
+* float32: the target decides. It accepts what equals its own choice, the output is lossless.
+* other dtypes, where a near-tie may flip and derail the replay: the coin itself decides, and the
+  replayed token is committed. The output is the recorded one, so ``lossless`` says nothing.
+
+``cost=SPEC`` (last, takes the rest) runs another drafter for its time and drops what it proposes.
+Temperature 0 only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specbench.drafters.base import Draft, Drafter, Host, Session, build_drafter, drafter_class
+from specbench.drafters.spec import DrafterSpec, parse_spec
+from specbench.errors import SpecbenchError
+from specbench.sampling.rng import keyed_uniforms
+
+
+class SyntheticDrafter(Drafter):
+    """Replays ``Row.reference`` with i.i.d. corruption.
+
+    Args:
+        alpha: chance that a token is left intact.
+        target_decides: compare with the target's own choice, else with the recording.
+    """
+
+    OPTIONS = ("cost",)
+
+    def __init__(
+        self,
+        alpha: float,
+        *,
+        target_decides: bool,
+        stop_tokens: frozenset[int],
+        vocab_size: int,
+        cost: Drafter | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.target_decides = target_decides
+        self.stop_tokens = stop_tokens
+        self.vocab_size = vocab_size
+        self.cost = cost
+        self.weight_bytes = cost.weight_bytes if cost else 0
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        super().check(spec)
+        text = spec.need_argument("A")
+        try:
+            alpha = float(text)
+        except ValueError:
+            alpha = math.nan
+        if not 0 <= alpha <= 1:
+            raise SpecbenchError(
+                f"drafter {spec.text!r}: {text!r} is not an acceptance from 0 to 1",
+                "Write for example synthetic:0.8",
+            )
+        if "cost" in spec.options:
+            cost = parse_spec(spec.options["cost"])
+            if cost.kind == "synthetic":
+                raise SpecbenchError(f"drafter {spec.text!r}: cost= can't be synthetic itself")
+            drafter_class(cost).check(cost)
+
+    @classmethod
+    def impossible(
+        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
+    ) -> str | None:
+        return "synthetic drafters replay greedy output" if temperature > 0 else None
+
+    @classmethod
+    def build(cls, spec: DrafterSpec, host: Host) -> SyntheticDrafter:
+        cost = spec.options.get("cost")
+        return cls(
+            float(spec.need_argument("A")),
+            target_decides=host.target.dtype == torch.float32,
+            stop_tokens=host.target.stop_tokens,
+            vocab_size=host.target.vocab_size,
+            cost=build_drafter(cost, host) if cost else None,
+        )
+
+    def start(self, session: Session) -> None:
+        super().start(session)
+        self._coins: list[list[bool]] = [[] for _ in session.rows.slots]
+        self._derailed: set[str] = set()
+        if self.cost:
+            self.cost.start(session)
+
+    def begin(self, slot: int) -> None:
+        row, session = self.rows[slot], self.session
+        stream = f"coin/{self.alpha}/{session.gamma}"
+        uniforms = keyed_uniforms(
+            session.seed, session.repeat, row.prompt_id, stream, len(row.reference)
+        )
+        self._coins[slot] = (uniforms < self.alpha).tolist()
+        if self.cost:
+            self.cost.begin(slot)
+
+    def propose(self, gamma: int) -> Draft:
+        if self.cost:
+            self.cost.propose(gamma)
+        replays = [self._next_recorded(slot, gamma + 1) for slot in range(len(self.rows))]
+        drafts = [self._corrupt(slot, replay[:gamma]) for slot, replay in enumerate(replays)]
+        width = max(len(draft) for draft in drafts)
+        tokens = self._pad(drafts, width)
+        replay = None if self.target_decides else self._pad(replays, width + 1)
+        return Draft(tokens, [len(draft) for draft in drafts], replay=replay)
+
+    def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
+        if self.cost:
+            self.cost.commit(num_accepted, hidden)
+
+    def notes(self) -> list[str]:
+        if not self._derailed:
+            return []
+        return [f"{len(self._derailed)} prompts left the recorded output and were not drafted on"]
+
+    def _next_recorded(self, slot: int, count: int) -> list[int]:
+        """The recorded tokens after what is committed, up to and including a stop token."""
+        row = self.rows[slot]
+        done = len(row.output)
+        if not row.active or row.prompt_id in self._derailed:
+            return []
+        if row.reference[done - 1] != row.output[-1]:
+            self._derailed.add(row.prompt_id)
+            return []
+        ahead = row.reference[done : done + count]
+        stop = next((i for i, token in enumerate(ahead) if token in self.stop_tokens), None)
+        return ahead if stop is None else ahead[: stop + 1]
+
+    def _corrupt(self, slot: int, recorded: list[int]) -> list[int]:
+        done = len(self.rows[slot].output)
+        intact = self._coins[slot][done : done + len(recorded)]
+        return [
+            token if keep else (token + 1) % self.vocab_size
+            for token, keep in zip(recorded, intact, strict=True)
+        ]
+
+    def _pad(self, tokens: list[list[int]], width: int) -> Tensor:
+        padded = [row[:width] + [0] * (width - len(row)) for row in tokens]
+        return torch.tensor(padded, dtype=torch.long, device=self.rows.device).view(-1, width)
+
+
+DRAFTER = SyntheticDrafter

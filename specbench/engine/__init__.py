@@ -1,0 +1,1 @@
+"""The decoding loop: autoregressive baseline and speculative rounds over one cache."""

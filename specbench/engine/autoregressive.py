@@ -1,0 +1,52 @@
+"""The baseline: one target forward per token.
+
+It is the same engine with drafting off: same cache, same forward, same sampling, same bookkeeping.
+A slow baseline would be a fake speedup.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from specbench.drafters.base import Session
+from specbench.engine.round import Round
+from specbench.measure.clock import Clock
+from specbench.models.target import LanguageModel
+from specbench.sampling.warp import SamplingParams, sample, warp
+
+
+class Autoregressive:
+    """Commits one token per row and round."""
+
+    drafter = None
+
+    def __init__(self, target: LanguageModel, session: Session, clock: Clock) -> None:
+        self.target = target
+        self.session = session
+        self.clock = clock
+
+    def round(self) -> Round:
+        rows, sampling = self.session.rows, self.session.sampling
+        lengths = rows.lengths
+        begin = self.clock.mark()
+
+        starts = [n - 1 for n in lengths]
+        logits = self.target.forward(rows.last_tokens(), self.session.target_cache, starts).logits
+        verified = self.clock.mark()
+
+        uniforms = None if sampling.greedy else rows.uniforms.at("residual", lengths)[:, 0]
+        tokens = choose(logits[:, -1], sampling, uniforms).tolist()
+        return Round(
+            committed=[[token] for token in tokens],
+            num_drafted=[0] * len(rows),
+            num_accepted=[0] * len(rows),
+            num_verified=1,
+            marks=(begin, begin, verified),
+        )
+
+
+def choose(logits: Tensor, sampling: SamplingParams, uniforms: Tensor | None) -> Tensor:
+    """The next token [B] from logits [B, V]: argmax, or a draw with uniforms [B]."""
+    if uniforms is None:
+        return logits.argmax(dim=-1)
+    return sample(warp(logits, sampling), uniforms)

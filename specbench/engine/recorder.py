@@ -1,0 +1,121 @@
+"""Turns rounds into columns: one row per prompt and round, one per request.
+
+Clock marks are resolved to seconds only when the cell has ended, because on a GPU that waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specbench.engine.request import Generation, Request
+from specbench.engine.round import Round
+from specbench.measure.clock import Clock
+from specbench.models.rows import Row, Rows
+
+ROUND_COLUMNS = (
+    "prompt_id", "request", "slot", "step", "round", "position", "context_length",
+    "num_verified", "num_drafted", "num_evaluated", "num_accepted", "num_emitted",
+    "overlap", "path", "draft_s", "verify_s", "other_s", "active_rows", "replayed",
+)  # fmt: skip
+
+
+class Recorder:
+    """Collects one cell."""
+
+    def __init__(self, requests: list[Request], clock: Clock) -> None:
+        self.clock = clock
+        self.requests = requests
+        self._rounds: dict[str, list[Any]] = {column: [] for column in ROUND_COLUMNS}
+        self._steps: list[tuple[Any, ...]] = []
+        self._rounds_of: dict[int, int] = {}
+        self._begun: dict[int, dict[str, Any]] = {}
+        self._ended: dict[int, dict[str, Any]] = {}
+
+    def begin(self, request: int, prefill_s: float, first_s: float, drafter_s: float) -> None:
+        """A request got its first token, after its prefill and the drafter's own."""
+        self._rounds_of[request] = 0
+        self._begun[request] = {
+            "prefill_s": prefill_s,
+            "drafter_prefill_s": drafter_s,
+            "ttft_s": prefill_s + first_s + drafter_s,
+        }
+
+    def add(
+        self, rows: Rows, owners: list[int | None], result: Round, emitted: list[int], end: Any
+    ) -> None:
+        """A round ended.
+
+        Args:
+            rows: after the commit.
+            owners: [B] the request in each slot, None where the slot was empty.
+            result: the round.
+            emitted: [B] tokens committed after cuts.
+            end: the clock's mark after the commit.
+        """
+        overlap = result.measure_overlap()
+        active = sum(owner is not None for owner in owners)
+        for slot, owner in enumerate(owners):
+            if owner is None:
+                continue
+            drafted, accepted = result.num_drafted[slot], result.num_accepted[slot]
+            evaluated = min(accepted + 1, drafted)
+            row = rows[slot]
+            self._append(
+                prompt_id=row.prompt_id,
+                request=owner,
+                slot=slot,
+                step=len(self._steps),
+                round=self._rounds_of[owner],
+                position=len(row.output) - emitted[slot],
+                context_length=len(row.tokens) - emitted[slot],
+                num_verified=result.num_verified,
+                num_drafted=drafted,
+                num_evaluated=evaluated,
+                num_accepted=accepted,
+                num_emitted=emitted[slot],
+                overlap=None if overlap is None else overlap[slot][:evaluated],
+                path=None,
+                active_rows=active,
+                replayed=result.replayed,
+            )
+            self._rounds_of[owner] += 1
+        self._steps.append((*result.marks, end))
+
+    def end(self, request: int, row: Row, stop_reason: str) -> None:
+        """A request is complete."""
+        self._ended[request] = {
+            "prompt_tokens": row.prompt_length,
+            "output_ids": list(row.output),
+            "num_tokens": len(row.output),
+            "stop_reason": stop_reason,
+        }
+
+    def generation(self) -> Generation:
+        """All columns, seconds resolved."""
+        seconds = [
+            tuple(self.clock.seconds(a, b) for a, b in zip(marks, marks[1:], strict=False))
+            for marks in self._steps
+        ]
+        decode_s = dict.fromkeys(range(len(self.requests)), 0.0)
+        for owner, step in zip(self._rounds["request"], self._rounds["step"], strict=True):
+            for column, value in zip(("draft_s", "verify_s", "other_s"), seconds[step], strict=True):
+                self._rounds[column].append(value)
+            decode_s[owner] += sum(seconds[step])
+        requests: dict[str, list[Any]] = {}
+        for index, request in enumerate(self.requests):
+            fields = {
+                "prompt_id": request.prompt_id,
+                "conversation": request.conversation,
+                **request.labels,
+                **self._begun[index],
+                **self._ended[index],
+                "decode_s": decode_s[index],
+                "wall_s": self._begun[index]["ttft_s"] + decode_s[index],
+            }
+            for column, value in fields.items():
+                requests.setdefault(column, []).append(value)
+        return Generation(self._rounds, requests)
+
+    def _append(self, **fields: Any) -> None:
+        for column, value in fields.items():
+            self._rounds[column].append(value)

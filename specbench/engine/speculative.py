@@ -1,0 +1,97 @@
+"""The speculative round: draft, verify in one target forward, accept, roll back.
+
+    propose   N <= gamma tokens per row from the drafter
+    verify    one target forward over the last committed token and the N drafted ones
+    accept    the longest prefix that the rule lets stand, plus the target's own next token
+    roll back nothing to do: both caches simply continue at the new, shorter length
+
+Leviathan, Kalman and Matias 2023, algorithm 1, for a batch of rows that accept differently.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specbench.drafters.base import Draft, Drafter, Session
+from specbench.engine.round import Round
+from specbench.measure.clock import Clock
+from specbench.models.target import LanguageModel
+from specbench.sampling.verify import Verdict, verify_greedy, verify_sampled
+from specbench.sampling.warp import warp
+
+
+class Speculative:
+    """Commits one to gamma + 1 tokens per row and round."""
+
+    def __init__(
+        self, target: LanguageModel, drafter: Drafter, session: Session, clock: Clock
+    ) -> None:
+        self.target = target
+        self.drafter = drafter
+        self.session = session
+        self.clock = clock
+
+    def round(self) -> Round:
+        rows = self.session.rows
+        lengths = rows.lengths
+        begin = self.clock.mark()
+
+        draft = self.drafter.propose(self.session.gamma)  # tokens [B, N]
+        drafted = self.clock.mark()
+
+        inputs = torch.cat([rows.last_tokens(), draft.tokens], dim=1)  # [B, N + 1]
+        starts = [n - 1 for n in lengths]
+        output = self.target.forward(
+            inputs,
+            self.session.target_cache,
+            starts,
+            hidden_layers=self.drafter.needs_hidden_layers,
+        )
+        verified = self.clock.mark()
+
+        verdict, p = self._judge(draft, output.logits, lengths)
+        num_accepted, committed = _read(draft, verdict)
+        self.drafter.commit(num_accepted, output.hidden)
+        return Round(
+            committed=committed,
+            num_drafted=draft.lengths,
+            num_accepted=num_accepted,
+            num_verified=inputs.shape[1],
+            marks=(begin, drafted, verified),
+            overlap=verdict.overlap,
+            p=p,
+            q=draft.probs,
+            replayed=draft.replay is not None,
+        )
+
+    def _judge(
+        self, draft: Draft, logits: Tensor, lengths: list[int]
+    ) -> tuple[Verdict, Tensor | None]:
+        """Apply the rule; also returns p [B, N + 1, V] where it was computed."""
+        sampling, uniforms = self.session.sampling, self.session.rows.uniforms
+        num_drafted = torch.tensor(draft.lengths, device=logits.device)
+        if sampling.greedy:
+            choices = draft.replay if draft.replay is not None else logits.argmax(dim=-1)
+            return verify_greedy(choices, draft.tokens, num_drafted), None
+        p = warp(logits, sampling)
+        width = draft.tokens.shape[1]
+        verdict = verify_sampled(
+            p,
+            draft.tokens,
+            num_drafted,
+            draft.probs,
+            uniforms.at("accept", lengths, width),
+            uniforms.at("residual", lengths, width + 1),
+        )
+        return verdict, p
+
+
+def _read(draft: Draft, verdict: Verdict) -> tuple[list[int], list[list[int]]]:
+    """Bring accept counts and tokens to the host in one transfer: the round's only sync."""
+    columns = [verdict.num_accepted[:, None], verdict.next_token[:, None], draft.tokens]
+    num_accepted, committed = [], []
+    for accepted, next_token, *tokens in torch.cat(columns, dim=1).tolist():
+        num_accepted.append(accepted)
+        committed.append([*tokens[:accepted], next_token])
+    return num_accepted, committed

@@ -1,0 +1,23 @@
+"""The one error type that users see.
+
+Every failure that can be foreseen (a name that does not exist, a file that cannot be read, a model
+that cannot be rolled back) is raised as :class:`SpecbenchError` and caught once, in the command
+line, where it becomes one line on stderr and exit code 2. Anything else is a bug and keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+
+class SpecbenchError(Exception):
+    """An expected failure: what is wrong, with the offending value, and the way out.
+
+    Args:
+        message: what is wrong, naming the value, without a final full stop.
+        hint: what to do about it; may be empty.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message = " ".join(message.split())
+        self.hint = " ".join(hint.split())
+        super().__init__(f"{self.message}. {self.hint}" if self.hint else self.message)

@@ -1,0 +1,142 @@
+"""Peak memory of a region of code, and how much there is.
+
+On CUDA the peak is the most that tensors held at once (``torch.cuda.max_memory_allocated``); what
+the allocator merely keeps in reserve is not counted. On the CPU it is the whole process's resident
+memory, interpreter and libraries included, since no narrower number exists: on Linux the kernel's
+own high-water mark (``VmHWM``, set back through ``/proc/self/clear_refs``), which misses nothing;
+elsewhere a thread samples the resident size every 5 ms and can miss a shorter peak.
+:attr:`PeakMemory.method` says which.
+
+>>> with PeakMemory("cpu") as memory:
+...     block = bytearray(2**20)
+>>> memory.peak_bytes > 2**20
+True
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_SAMPLE_INTERVAL_S = 0.005
+_PROC_SELF = Path("/proc/self")
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+class PeakMemory:
+    """Context manager; after it :attr:`peak_bytes` is the region's peak. Regions do not nest.
+
+    Args:
+        device: a torch device or its name.
+        cuda: stands in for ``torch.cuda`` in tests.
+    """
+
+    def __init__(self, device: Any, cuda: Any = None) -> None:
+        self._device = str(device)
+        self._cuda = cuda
+        self._sampler: _ResidentSampler | None = None
+        self.method = ""
+        self.peak_bytes: int | None = None
+
+    def __enter__(self) -> PeakMemory:
+        if self._device.startswith("cuda"):
+            self.method = "torch.cuda.max_memory_allocated"
+            self._torch_cuda().reset_peak_memory_stats(self._device)
+        elif _reset_high_water_mark():
+            self.method = "VmHWM"
+        else:
+            self.method = "resident size sampled every 5 ms"
+            self._sampler = _ResidentSampler()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._device.startswith("cuda"):
+            self.peak_bytes = int(self._torch_cuda().max_memory_allocated(self._device))
+        elif self._sampler is not None:
+            self.peak_bytes = self._sampler.stop()
+        else:
+            self.peak_bytes = _high_water_mark()
+
+    def _torch_cuda(self) -> Any:
+        if self._cuda is None:
+            import torch
+
+            self._cuda = torch.cuda
+        return self._cuda
+
+
+def capacity_bytes(device: Any, cuda: Any = None) -> int:
+    """Bytes of memory there are: the GPU's, or the machine's (a container's limit if lower)."""
+    if str(device).startswith("cuda"):
+        if cuda is None:
+            import torch
+
+            cuda = torch.cuda
+        return int(cuda.get_device_properties(str(device)).total_memory)
+    import psutil
+
+    return min([int(psutil.virtual_memory().total), *_container_limits()])
+
+
+def _container_limits() -> list[int]:
+    limits = []
+    for file in _CGROUP_LIMITS:
+        try:
+            limits.append(int(file.read_text()))
+        except (OSError, ValueError):  # no such group, or the word "max": no limit from here
+            continue
+    return limits
+
+
+def _reset_high_water_mark() -> bool:
+    try:
+        (_PROC_SELF / "clear_refs").write_text("5")
+    except OSError:
+        return False
+    return _high_water_mark() is not None
+
+
+def _high_water_mark() -> int | None:
+    try:
+        status = (_PROC_SELF / "status").read_text()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+class _ResidentSampler:
+    """A thread that keeps the largest resident size it saw, both ends of the region included."""
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._process = psutil.Process()
+        self._peak = self._resident()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        self._stopped.set()
+        self._thread.join()
+        return max(self._peak, self._resident())
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_SAMPLE_INTERVAL_S):
+            self._peak = max(self._peak, self._resident())
+
+    def _resident(self) -> int:
+        return int(self._process.memory_info().rss)

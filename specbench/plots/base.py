@@ -1,0 +1,252 @@
+"""What every figure shares: panels, marks that survive a grey printer, legends, saving.
+
+Colour is never the only difference between two things: lines differ in dash pattern, points in
+shape or fill, and the colours of an ordered quantity (gamma) rise in lightness. The palette of
+names is Okabe and Ito's (2008), made to be told apart with any common colour blindness.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from specbench.analysis.names import broken
+from specbench.errors import SpecbenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+FILLS = ("full", "none", "left", "top")
+DASHES: tuple[Any, ...] = (
+    "solid",
+    (0, (5, 2)),
+    (0, (1, 1.5)),
+    (0, (6, 2, 1, 2)),
+    (0, (3, 2, 1, 2, 1, 2)),
+    (0, (9, 3)),
+    (0, (1, 4)),
+    (0, (9, 2, 3, 2)),
+)
+INK = "#222222"
+# Several runs may be drawn together; whatever differs between them becomes part of a series' name.
+_SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p")
+
+
+class Series(NamedTuple):
+    """One mark's look: ``marker`` and ``dash`` tell it apart where ``colour`` can't."""
+
+    colour: str
+    marker: str
+    dash: Any
+
+
+def measured(points: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """The rows that can be drawn: those with a measured alpha and speedup.
+
+    Raises:
+        SpecbenchError: there are none, so that no empty figure is ever written.
+    """
+    drawable = points.dropna(subset=["alpha", "speedup"]) if len(points) else points
+    if not len(drawable):
+        raise SpecbenchError(
+            f"nothing to draw in {figure}: no cell has both a measured alpha and a speedup",
+            "A speedup needs a finished baseline of the same task, temperature and batch size; "
+            "`specbench fit RUN` lists what failed",
+        )
+    return drawable
+
+
+def with_series(points: pd.DataFrame) -> pd.DataFrame:
+    """Add ``series``: the drafter, plus what else varies (run, target, backend, top-k, top-p)."""
+    labels = points["drafter"].astype(str)
+    for column in _SERIES_EXTRAS:
+        if points[column].nunique() > 1:
+            prefix = (
+                "" if column in ("run", "target", "backend") else f"{column.replace('_', '-')} "
+            )
+            shown = points[column].map(short_name if column == "target" else _plain)
+            labels = labels + " · " + prefix + shown
+    return points.assign(series=labels)
+
+
+def short_name(name: str) -> str:
+    """A model's name without its folder or organisation."""
+    return name.rstrip("/").rpartition("/")[2]
+
+
+def wrapped(name: str, width: int) -> str:
+    """A long name in lines of at most ``width`` characters."""
+    return "\n".join(broken(name, width))
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def unique(values: Iterable[Hashable]) -> list[Any]:
+    """The distinct values in order of first appearance."""
+    return list(dict.fromkeys(values))
+
+
+def ordered_looks(values: Sequence[int]) -> dict[int, Series]:
+    """Looks for an ordered quantity: lightness rises with the value, dash patterns alternate."""
+    colours = matplotlib.colormaps["viridis"]
+    last = max(len(values) - 1, 1)
+    return {
+        value: Series(
+            matplotlib.colors.to_hex(colours(0.8 * index / last)),
+            MARKERS[index % len(MARKERS)],
+            DASHES[index % len(DASHES)],
+        )
+        for index, value in enumerate(values)
+    }
+
+
+def named_looks(values: Sequence[str]) -> dict[str, Series]:
+    """Looks for names: the Okabe-Ito colours, each with a marker of its own."""
+    return {
+        value: Series(
+            PALETTE[index % len(PALETTE)],
+            MARKERS[index % len(MARKERS)],
+            DASHES[index % len(DASHES)],
+        )
+        for index, value in enumerate(values)
+    }
+
+
+def panels(count: int, columns: int, height: float = 2.75) -> tuple[Figure, list[Axes]]:
+    """A figure of ``count`` panels with shared axes, ``columns`` to a row, ``height`` inches each.
+
+    Panels that would stay empty are removed; the panel above such a gap keeps its axis labels.
+    """
+    columns = max(1, min(count, columns))
+    rows = math.ceil(count / columns)
+    wide, high = (5.2, 4.2) if count == 1 else (3.1, height)
+    figure = Figure(figsize=(wide * columns + 1.9, high * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    axes: list[Axes] = list(grid.flat)
+    for axis in axes[:count]:
+        axis.grid(True, color="#E3E3E3", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    for index, axis in enumerate(axes[count:], start=count):
+        axis.remove()
+        axes[index - columns].tick_params(labelbottom=True)
+    return figure, axes[:count]
+
+
+def no_gain_line(axis: Axes, noise_floor: float | None) -> None:
+    """Speedup 1, and the band around it that the two baselines of a block differ by anyway."""
+    axis.axhline(1.0, color=INK, linewidth=1.1, zorder=1.5)
+    if noise_floor is not None and math.isfinite(noise_floor) and noise_floor > 0:
+        axis.axhspan(1 - noise_floor, 1 + noise_floor, color="#BBBBBB", alpha=0.45, linewidth=0)
+
+
+def error_bars(low: pd.Series, value: pd.Series, high: pd.Series) -> Any:
+    """Distances below and above, shape [2, n]; a missing interval draws no bar."""
+    below = (value - low).clip(lower=0).fillna(0.0)
+    above = (high - value).clip(lower=0).fillna(0.0)
+    return [below.to_numpy(float), above.to_numpy(float)]
+
+
+def largest(values: pd.Series) -> float | None:
+    """The largest value that is there, None where there is none."""
+    found = values.dropna()
+    return float(found.max()) if len(found) else None
+
+
+def mark(marker: str, fill: str, label: str, colour: str = INK) -> Line2D:
+    """A legend entry for a kind of point."""
+    return Line2D(
+        [],
+        [],
+        linestyle="none",
+        marker=marker,
+        fillstyle=fill,
+        color=colour,
+        markerfacecoloralt="white",
+        markersize=5.5,
+        label=label,
+    )
+
+
+def reference_handles(points: pd.DataFrame) -> list[Any]:
+    """Legend entries for the no-gain line and, where one was measured, the noise band."""
+    handles: list[Any] = [heading("Reference"), Line2D([], [], color=INK, label="no gain (1×)")]
+    if (largest(points["noise_floor"]) or 0.0) > 0:
+        handles.append(Patch(facecolor="#BBBBBB", alpha=0.45, label="noise floor"))
+    return handles
+
+
+def error_bar_handle() -> Line2D:
+    """A legend entry that says what the bars are."""
+    return Line2D(
+        [],
+        [],
+        linestyle="none",
+        marker="|",
+        markersize=9,
+        color=INK,
+        label="95% interval",
+    )
+
+
+def heading(text: str) -> Line2D:
+    """A line of text inside a legend, with no mark beside it."""
+    bold = text.replace(" ", "\\ ")
+    return Line2D([], [], linestyle="none", marker="none", label=f"$\\bf{{{bold}}}$")
+
+
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """The figure's only legend, outside every panel, so that it never lies over data."""
+    figure.legend(
+        handles=list(handles),
+        loc="outside right upper",
+        frameon=False,
+        fontsize=8.5,
+        handlelength=2.8,
+        labelspacing=0.45,
+    )
+
+
+def put_title(figure: Figure, points: pd.DataFrame, text: str) -> None:
+    """``text``, then the targets and runs the points come from, clear of the legend beside it."""
+    targets = ", ".join(short_name(name) for name in unique(points["target"]))
+    runs = ", ".join(unique(points["run"]))
+    width = max(30, int(11.5 * (figure.get_figwidth() - 2.4)))
+    source = textwrap.wrap(f"target {targets} · run {runs}", width)
+    figure.suptitle("\n".join([text, *source]), fontsize=10.5, x=0.012, ha="left")
+
+
+def save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
+    """Write ``folder/name.format`` for each format; the same figure gives the same bytes.
+
+    Raises:
+        SpecbenchError: the folder can't be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix in formats:
+            path = folder / f"{name}.{suffix}"
+            metadata = {"Date": None} if suffix == "svg" else {}
+            with matplotlib.rc_context({"svg.hashsalt": "specbench"}):
+                figure.savefig(path, format=suffix, dpi=160, metadata=metadata)
+            written.append(path)
+    except OSError as error:
+        raise SpecbenchError(
+            f"cannot write the figure to {str(folder)!r}: {error.strerror or error}",
+            "Choose a folder that can be written with --out DIR",
+        ) from error
+    return written

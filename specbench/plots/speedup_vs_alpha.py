@@ -1,0 +1,142 @@
+"""Speedup against alpha: the closed form's curve for each gamma, and the measured points.
+
+One panel per drafter and batch size, because the curves depend on c and a panel has one c. Where a
+point lies below its gamma's curve, the machine charges for something the closed form leaves out:
+verification dearer than one step (v > 1), a fixed overhead per round, or drafts that were shorter
+than gamma. Curves: Leviathan, Kalman, Matias 2023, theorem 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from specbench.plots import base
+from specbench.theory import closed_form
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_ALPHAS = np.linspace(0.0, 1.0, 101)
+
+
+def draw(points: pd.DataFrame) -> Figure:
+    """Draw theory and measurement over alpha.
+
+    Args:
+        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+
+    Raises:
+        SpecbenchError: no row has a measured alpha and speedup.
+    """
+    points = base.with_series(base.measured(points, "speedup-vs-alpha"))
+    gammas = base.ordered_looks(sorted(int(gamma) for gamma in points["gamma"].unique()))
+    tasks = base.named_looks(base.unique(points["task"]))
+    temperatures = sorted(points["temperature"].unique())
+    keys, fills = ["batch_size", "series"], dict(zip(temperatures, base.FILLS, strict=False))
+    if len(temperatures) > len(base.FILLS):  # more than fills can tell apart: a panel for each
+        keys, fills = ["batch_size", "temperature", "series"], dict.fromkeys(temperatures, "full")
+    groups = [group for _, group in points.groupby(keys, sort=False)]
+    groups.sort(key=lambda group: tuple(group[keys[:-1]].iloc[0]))
+    series_count = points["series"].nunique()
+    figure, axes = base.panels(len(groups), series_count if 2 <= series_count <= 4 else 3, 3.4)
+
+    for axis, group in zip(axes, groups, strict=True):
+        _curves(axis, group, gammas)
+        _points(axis, group, gammas, tasks, fills)
+        axis.set_title(_panel_title(points, group, keys), fontsize=9.5)
+    axes[0].set_xlim(0.0, 1.0)
+    axes[0].set_ylim(0.0, _top(points))
+    base.put_title(figure, points, "Speedup against alpha: closed form and measurement")
+    figure.supxlabel("alpha (α): chance that an evaluated token is accepted", fontsize=10)
+    figure.supylabel("speedup over the baseline (×)", fontsize=10)
+    base.legend(figure, _legend(points, gammas, tasks, fills))
+    return figure
+
+
+def _curves(axis: Axes, group: pd.DataFrame, gammas: dict[int, base.Series]) -> None:
+    c = _panel_c(group)
+    for gamma, look in gammas.items():
+        values = [closed_form.speedup(float(alpha), gamma, c) for alpha in _ALPHAS]
+        axis.plot(_ALPHAS, values, color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2)
+    base.no_gain_line(axis, base.largest(group["noise_floor"]))
+
+
+def _points(
+    axis: Axes,
+    group: pd.DataFrame,
+    gammas: dict[int, base.Series],
+    tasks: dict[str, base.Series],
+    fills: dict[float, str],
+) -> None:
+    for (task, temperature, gamma), rows in group.groupby(["task", "temperature", "gamma"]):
+        colour = gammas[int(gamma)].colour
+        axis.errorbar(
+            rows["alpha"],
+            rows["speedup"],
+            xerr=base.error_bars(rows["alpha_low"], rows["alpha"], rows["alpha_high"]),
+            yerr=base.error_bars(rows["speedup_low"], rows["speedup"], rows["speedup_high"]),
+            linestyle="none",
+            marker=tasks[task].marker,
+            markersize=5.5,
+            fillstyle=fills[temperature],
+            color=colour,
+            markerfacecoloralt="white",
+            markeredgewidth=1.1,
+            ecolor=(colour, 0.55),
+            elinewidth=0.8,
+            zorder=3,
+        )
+
+
+def _top(points: pd.DataFrame) -> float:
+    """High enough for every point, its interval and its curve; curves may leave the panel."""
+    reach = points[["speedup", "speedup_high", "closed_form"]].max(numeric_only=True).max()
+    return max(1.6, 1.12 * float(reach))
+
+
+def _panel_title(points: pd.DataFrame, group: pd.DataFrame, keys: list[str]) -> str:
+    first = group.iloc[0]
+    parts = []
+    if points["batch_size"].nunique() > 1:
+        parts.append(f"batch {int(first['batch_size'])}")
+    if "temperature" in keys:
+        parts.append(f"T = {first['temperature']:g}")
+    parts.append(f"curves at c = {_c_with_range(group)}")
+    return base.wrapped(str(first["series"]), 36) + "\n" + base.wrapped(" · ".join(parts), 44)
+
+
+def _panel_c(group: pd.DataFrame) -> float:
+    """The panel's one c: the median over its tasks and temperatures."""
+    return float(group.drop_duplicates(["task", "temperature"])["fit_c"].median())
+
+
+def _c_with_range(group: pd.DataFrame) -> str:
+    """The curves' c, and from where to where it goes among the points, unless that is nothing."""
+    c, low, high = _panel_c(group), float(group["fit_c"].min()), float(group["fit_c"].max())
+    spread = f" ({low:.2g}–{high:.2g})" if high > 1.05 * low else ""
+    return f"{c:.2g}{spread}"
+
+
+def _legend(
+    points: pd.DataFrame,
+    gammas: dict[int, base.Series],
+    tasks: dict[str, base.Series],
+    fills: dict[float, str],
+) -> list[Line2D]:
+    handles = [base.heading("Gamma: closed form")]
+    for gamma, look in gammas.items():
+        handles.append(Line2D([], [], color=look.colour, linestyle=look.dash, label=f"γ = {gamma}"))
+    handles.append(base.heading("Task: measured"))
+    for task, look in tasks.items():
+        handles.append(base.mark(look.marker, "full", base.wrapped(task, 26)))
+    if len(set(fills.values())) == len(fills):
+        handles.append(base.heading("Temperature"))
+        handles += [base.mark("o", fill, f"T = {value:g}") for value, fill in fills.items()]
+    handles += base.reference_handles(points)
+    handles.append(base.error_bar_handle())
+    return handles

@@ -1,0 +1,149 @@
+"""Speedup against gamma: measurement, extended model and closed form for each drafter.
+
+One panel per task, temperature and batch size. The closed form knows alpha and c only; the
+extended model also knows what a round really costs on this machine (v and the overhead) and how
+many tokens were really drafted. What is left between the extended model and the points is
+acceptance that is not the same at every position, tokens cut at the end of an output, or noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+from specbench.plots import base
+from specbench.theory import closed_form
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_DODGE = 0.12  # points of different drafters at one gamma stand side by side, in powers of two
+
+
+def draw(points: pd.DataFrame) -> Figure:
+    """Draw theory and measurement over gamma.
+
+    Args:
+        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+
+    Raises:
+        SpecbenchError: no row has a measured alpha and speedup.
+    """
+    points = base.with_series(base.measured(points, "speedup-vs-gamma"))
+    looks = base.named_looks(base.unique(points["series"]))
+    tasks = base.unique(points["task"])
+    settings = sorted(set(zip(points["batch_size"], points["temperature"], strict=True)))
+    groups = []
+    for batch_size, temperature in settings:
+        here = points[(points["temperature"] == temperature) & (points["batch_size"] == batch_size)]
+        groups += [here[here["task"] == task] for task in tasks if (here["task"] == task).any()]
+    columns = 4 if len(tasks) > 4 else len(tasks)  # a row per setting, where tasks fit in one
+    if len(tasks) == 1 or len(settings) > 2:
+        columns *= 4 // columns
+    figure, axes = base.panels(len(groups), columns)
+
+    for axis, group in zip(axes, groups, strict=True):
+        _lines(axis, group, looks)
+        _points(axis, group, looks)
+        base.no_gain_line(axis, base.largest(group["noise_floor"]))
+        first = group.iloc[0]
+        axis.set_title(
+            base.wrapped(
+                f"{first['task']} · T = {first['temperature']:g} · batch {first['batch_size']:g}",
+                36,
+            ),
+            fontsize=9.5,
+        )
+    _axis_of_gammas(axes[0], sorted(int(gamma) for gamma in points["gamma"].unique()))
+    reach = points[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
+    axes[0].set_ylim(0.0, max(1.6, 1.08 * float(reach)))
+    base.put_title(figure, points, "Speedup against gamma: theory and measurement")
+    figure.supxlabel("gamma (γ): tokens proposed per round", fontsize=10)
+    figure.supylabel("speedup over the baseline (×)", fontsize=10)
+    base.legend(figure, _legend(points, looks))
+    return figure
+
+
+def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> None:
+    for series, rows in group.groupby("series", sort=False):
+        look, rows = looks[str(series)], rows.sort_values("gamma")
+        alpha, c = float(rows["fit_alpha"].iloc[0]), float(rows["fit_c"].iloc[0])
+        gammas = list(range(int(rows["gamma"].min()), int(rows["gamma"].max()) + 1))
+        axis.plot(
+            gammas,
+            [closed_form.speedup(alpha, gamma, c) for gamma in gammas],
+            color=look.colour,
+            linestyle=(0, (4, 2)),
+            linewidth=1.1,
+            marker=look.marker,
+            markevery=[gammas.index(int(gamma)) for gamma in rows["gamma"]],
+            markersize=4,
+            markerfacecolor="white",
+            zorder=2,
+        )
+        axis.plot(
+            rows["gamma"],
+            rows["extended"],
+            color=look.colour,
+            linewidth=1.4,
+            marker="_",  # a single gamma gives no line to see
+            markersize=9,
+            zorder=2.5,
+        )
+
+
+def _points(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> None:
+    names = list(looks)
+    for series, rows in group.groupby("series", sort=False):
+        look = looks[str(series)]
+        place = names.index(str(series)) - (len(names) - 1) / 2
+        axis.errorbar(
+            rows["gamma"] * 2.0 ** (_DODGE * place),
+            rows["speedup"],
+            yerr=base.error_bars(rows["speedup_low"], rows["speedup"], rows["speedup_high"]),
+            linestyle="none",
+            marker=look.marker,
+            markersize=6,
+            color=look.colour,
+            markeredgecolor=base.INK,
+            markeredgewidth=0.5,
+            elinewidth=1.1,
+            capsize=2,
+            zorder=3,
+        )
+
+
+def _axis_of_gammas(axis: Axes, gammas: list[int]) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(gammas[0] / 1.25, gammas[-1] * 1.25)
+    axis.xaxis.set_major_locator(FixedLocator(gammas))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+
+
+def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]:
+    handles = [base.heading("Drafter")]
+    for series, look in looks.items():
+        handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
+    handles += [
+        base.heading("Speedup"),
+        base.mark("o", "full", "measured"),
+        Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="extended model"),
+        Line2D(
+            [],
+            [],
+            color=base.INK,
+            linestyle=(0, (4, 2)),
+            marker="o",
+            markersize=4,
+            markerfacecolor="white",
+            label="closed form",
+        ),
+    ]
+    handles += base.reference_handles(points)
+    handles.append(base.error_bar_handle())
+    return handles

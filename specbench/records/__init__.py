@@ -1,0 +1,1 @@
+"""What a run writes and how it is read back: schema, store and the summary of raw rounds."""

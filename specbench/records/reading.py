@@ -1,0 +1,180 @@
+"""Reading a run: the manifest, the lines of `cells.jsonl`, and the raw tables behind a cell.
+
+A line that a kill cut short (the last one, without its newline) is not a cell and is passed over;
+any other line that can't be read is named with its number. Without torch, on any machine.
+
+>>> run = load_run("results/mine")                                             # doctest: +SKIP
+>>> run.rounds(run.cells[0].cell_id)["num_accepted"].mean()                    # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from specbench.errors import SpecbenchError
+from specbench.records.schema import CellRecord, Manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+MANIFEST = "manifest.json"
+CELLS = "cells.jsonl"
+RESULTS = Path("results")
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk; `cells` has every finished cell once, failed ones too, in order of ending."""
+
+    path: Path
+    manifest: Manifest
+    cells: list[CellRecord]
+
+    def rounds(self, cell_id: str) -> pd.DataFrame:
+        """One row per prompt and round; columns in specbench.records.tables.
+
+        Raises:
+            SpecbenchError: no such cell, or its table is missing or damaged.
+        """
+        return self._table("rounds", cell_id).to_pandas()
+
+    def requests(self, cell_id: str) -> pd.DataFrame:
+        """One row per request; columns in specbench.records.tables.
+
+        Raises:
+            SpecbenchError: no such cell, or its table is missing or damaged.
+        """
+        return self._table("requests", cell_id).to_pandas()
+
+    def columns(self, part: str, cell_id: str) -> dict[str, Any]:
+        """The table "rounds" or "requests" of a cell as arrays, without pandas."""
+        from specbench.records.tables import to_columns
+
+        return to_columns(self._table(part, cell_id))
+
+    def cell(self, cell_id: str) -> CellRecord:
+        """The record of one cell.
+
+        Raises:
+            SpecbenchError: the run has no such cell.
+        """
+        for record in self.cells:
+            if record.cell_id == cell_id:
+                return record
+        raise SpecbenchError(f"no cell {cell_id!r} in {self.path}", f"See {self.path / CELLS}")
+
+    def _table(self, part: str, cell_id: str) -> pa.Table:
+        record = self.cell(cell_id)
+        if record.status != "ok":
+            raise SpecbenchError(
+                f"cell {cell_id} has no {part}: it ended as {record.status}",
+                "Run again with --resume --retry-failed",
+            )
+        return load_table(self.path, part, cell_id)
+
+
+def load_run(path: str | Path) -> Run:
+    """Read a run by folder, or by its name in `results/`.
+
+    Raises:
+        SpecbenchError: no such run, or one of its files can't be read.
+    """
+    folder = _find(Path(path))
+    return Run(folder, load_manifest(folder), load_cells(folder))
+
+
+def list_runs(root: Path = RESULTS) -> list[str]:
+    """The names of the runs in a folder, sorted."""
+    return sorted(file.parent.name for file in root.glob(f"*/{MANIFEST}"))
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """Read `manifest.json`.
+
+    Raises:
+        SpecbenchError: it can't be read.
+    """
+    file = folder / MANIFEST
+    return _parse(Manifest, _read(file).decode(errors="replace"), str(file))
+
+
+def load_cells(folder: Path) -> list[CellRecord]:
+    """Read `cells.jsonl`; a cell that stands there twice counts once, as written last.
+
+    Raises:
+        SpecbenchError: a complete line can't be read; names the file and the line.
+    """
+    file = folder / CELLS
+    if not file.exists():
+        return []
+    whole, _ = split_torn(_read(file))
+    cells: dict[str, CellRecord] = {}
+    for number, line in enumerate(whole.split(b"\n"), start=1):
+        if line.strip():
+            text = line.decode(errors="replace")
+            record = _parse(CellRecord, text, f"{file} line {number}")
+            cells[record.cell_id] = record
+    return list(cells.values())
+
+
+def load_table(folder: Path, part: str, cell_id: str) -> pa.Table:
+    """Read `rounds/<cell_id>.parquet` or `requests/<cell_id>.parquet`.
+
+    Raises:
+        SpecbenchError: the file is missing or damaged.
+    """
+    import pyarrow as pa
+
+    from specbench.records.tables import read_table
+
+    file = folder / part / f"{cell_id}.parquet"
+    try:
+        return read_table(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = "is missing" if not file.exists() else "is damaged"
+        raise SpecbenchError(
+            f"{file} {reason}", f"Delete the cell's line in {folder / CELLS} and resume the run"
+        ) from error
+
+
+def split_torn(content: bytes) -> tuple[bytes, bytes]:
+    """Complete lines, and what a kill left behind the last newline."""
+    end = content.rfind(b"\n") + 1
+    return content[:end], content[end:]
+
+
+def _find(path: Path) -> Path:
+    for folder in (path, RESULTS / path):
+        if (folder / MANIFEST).is_file():
+            return folder
+    runs = list_runs()
+    known = f"Runs in {RESULTS}/: {', '.join(runs)}" if runs else "Start one with specbench run"
+    what = f"{path} holds no run" if path.exists() else f"no run {str(path)!r}"
+    raise SpecbenchError(what, known)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SpecbenchError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _parse(model: type[Model], text: str, where: str) -> Model:
+    try:
+        return model.model_validate(json.loads(text))
+    except json.JSONDecodeError as error:
+        reason = f"not JSON ({error.msg} at column {error.colno})"
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        reason = f"{field}: {first['msg']}" if field else first["msg"]
+    raise SpecbenchError(f"cannot read {where}: {reason}", "Repair or delete it and resume the run")

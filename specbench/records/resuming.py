@@ -1,0 +1,85 @@
+"""When a run may be taken up: same configuration, and what changed on the machine is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from specbench.errors import SpecbenchError
+from specbench.records.reading import MANIFEST
+from specbench.records.schema import Manifest
+
+FOLDERS = ("requests", "rounds", "diagnostics", "figures")
+"""What a run's folder holds beside its two files."""
+
+_MACHINE = ("git", "packages", "device", "target")
+
+
+def continued(old: Manifest, new: Manifest, folder: Path) -> Manifest:
+    """The manifest of a resumed run: the new one, with what belongs to the whole run kept.
+
+    Raises:
+        SpecbenchError: the configurations differ; names the keys and both values.
+    """
+    if old.config_hash != new.config_hash:
+        raise SpecbenchError(
+            f"{folder} holds a run of another configuration"
+            f" ({_differences(old.config, new.config)})",
+            "Choose another folder with --out, or run with the same options to resume",
+        )
+    warnings = [*old.warnings, *(text for text in new.warnings if text not in old.warnings)]
+    changed = [name for name in _MACHINE if getattr(old, name) != getattr(new, name)]
+    if changed:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        warnings.append(f"resumed {now} with another {', '.join(changed)}")
+    return new.model_copy(
+        update={
+            "created": old.created or new.created,
+            "warnings": warnings,
+            "bandwidth_bytes_per_s": new.bandwidth_bytes_per_s or old.bandwidth_bytes_per_s,
+            "matmul_flops_per_s": new.matmul_flops_per_s or old.matmul_flops_per_s,
+        }
+    )
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Results are not mixed into a folder of other things.
+
+    Raises:
+        SpecbenchError: the folder holds files and none of them is a run's manifest.
+    """
+    if (folder / MANIFEST).exists():
+        return
+    foreign = sorted(
+        entry.name
+        for entry in folder.iterdir()
+        if entry.name not in FOLDERS and not entry.name.startswith(".")
+    )
+    if foreign:
+        raise SpecbenchError(
+            f"{folder} is not empty and holds no run (found {foreign[0]!r})",
+            "Choose another folder with --out",
+        )
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The configuration keys that differ, with both values."""
+    before, after = _flat(old), _flat(new)
+    parts = [
+        f"{key}: {before.get(key)!r} there, {after.get(key)!r} here"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+    return "; ".join(parts) or "written by another version"
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat

@@ -1,0 +1,206 @@
+"""The shape of a run's files: a cell, its line in `cells.jsonl`, and the manifest.
+
+Other people's scripts read these, so a field may be added and none is renamed. Seconds, bytes and
+tokens; missing is null, never 0 and never NaN. A file written by a newer version keeps the fields
+that this version does not know.
+
+>>> cell = Cell(target="m", drafter="ngram", gamma=4, temperature=0, batch_size=1, task="chat")
+>>> cell.cell_id.rpartition("-")[0]
+'chat-t0-b1-r0-ngram-g4'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION = 1
+
+BASELINE_DRAFTER = "none"
+
+Block = tuple[str, float, int, int, int, float, str]
+"""(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines."""
+
+
+class CellKey(BaseModel):
+    """The fields that tell one point of the sweep from another."""
+
+    model_config = ConfigDict(extra="allow")
+
+    target: str
+    drafter: str
+    gamma: int = Field(ge=0)
+    temperature: float = Field(ge=0)
+    top_k: int = Field(default=0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    batch_size: int = Field(ge=1)
+    task: str
+    backend: str = "native"
+    repeat: int = Field(default=0, ge=0)
+    seed: int = 0
+    baseline: Literal["first", "last"] | None = None
+
+    @property
+    def block(self) -> Block:
+        """What this cell shares with its baselines."""
+        return (
+            self.task,
+            self.temperature,
+            self.batch_size,
+            self.repeat,
+            self.top_k,
+            self.top_p,
+            self.backend,
+        )
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this is plain decoding with the same engine."""
+        return self.drafter == BASELINE_DRAFTER
+
+
+class Cell(CellKey):
+    """One point of the sweep, before it is measured. Frozen and hashable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    def cell_id(self) -> str:
+        """A readable name, safe in every file system: a slug and a hash of all fields."""
+        valid = Cell(**self.model_dump())  # copies are not validated, and 1 is not spelt 1.0
+        fields = json.dumps(valid.model_dump(), sort_keys=True)
+        digest = hashlib.sha256(fields.encode()).hexdigest()[:6]
+        length = self.baseline or f"g{self.gamma}"
+        return "-".join(
+            (
+                _slug(self.task),
+                f"t{self.temperature:g}",
+                f"b{self.batch_size}",
+                f"r{self.repeat}",
+                _slug(self.drafter),
+                length,
+                digest,
+            )
+        )
+
+
+class CellRecord(CellKey):
+    """One line of `cells.jsonl`: a cell and what was measured in it.
+
+    Times in seconds, sizes in bytes, rates per second; every list by position starts at the first
+    drafted position. None where a value was not measured or has no meaning (alpha of a baseline).
+    """
+
+    cell_id: str
+    status: Literal["ok", "failed", "out_of_memory"] = "ok"
+    error: str | None = None
+
+    # acceptance (estimators of specbench.theory.estimators; the interval clusters by conversation)
+    alpha: float | None = None
+    alpha_ci: tuple[float, float] | None = None
+    alpha_overlap: float | None = None
+    alpha_by_position: list[float | None] | None = None
+    survival_by_position: list[float] | None = None
+    draft_acceptance_rate: float | None = None
+    tau: float | None = None
+    num_prompts: int | None = None
+    num_rounds: int | None = None
+    num_drafted: int | None = None
+    num_evaluated: int | None = None
+    num_accepted: int | None = None
+    draft_length_mean: float | None = None
+
+    # speed; draft_s, verify_s and other_s are means per step (one target forward)
+    wall_s: float | None = None
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    ttft_s: float | None = None
+    itl_s: float | None = None
+    tokens: int | None = None
+    tok_per_s: float | None = None
+    speedup: float | None = None
+    speedup_ci: tuple[float, float] | None = None
+    end_to_end_speedup: float | None = None
+    noise_floor: float | None = None
+    c: float | None = None
+    v: float | None = None
+    overhead: float | None = None
+    draft_s: float | None = None
+    verify_s: float | None = None
+    other_s: float | None = None
+
+    # the machine
+    memory_peak_bytes: int | None = None
+    memory_capacity_bytes: int | None = None
+    bandwidth_bytes_per_s: float | None = None
+    bandwidth_utilization: float | None = None
+    bytes_per_target_forward: float | None = None
+    bytes_per_emitted_token: float | None = None
+    energy_j: float | None = None
+
+    lossless: str | None = None
+    warnings: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_measurement_is_none(cls, values: Any) -> Any:
+        """A number that is not finite was not measured."""
+        return _finite(values) if isinstance(values, dict) else values
+
+    @classmethod
+    def of(cls, cell: Cell, **fields: Any) -> CellRecord:
+        """The record of a cell: its key, its id and the given fields."""
+        return cls(**{**cell.model_dump(), "cell_id": cell.cell_id, **fields})
+
+    @property
+    def cell(self) -> Cell:
+        """The point of the sweep that this record belongs to."""
+        return Cell(**{name: getattr(self, name) for name in Cell.model_fields})
+
+    def updated(self, **fields: Any) -> CellRecord:
+        """A copy with some fields replaced, validated like a new one."""
+        return CellRecord(**{**self.model_dump(), **fields})
+
+
+class Manifest(BaseModel):
+    """`manifest.json`: what was run, with what, where. Written first, rewritten as it fills."""
+
+    model_config = ConfigDict(extra="allow", validate_assignment=True)
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    command: str = ""
+    config: dict[str, Any] = Field(default_factory=dict)
+    config_hash: str
+    seed: int = 0
+    created: str | None = None
+    finished: str | None = None
+    git: dict[str, Any] | None = None
+    packages: dict[str, str | None] = Field(default_factory=dict)
+    device: dict[str, Any] = Field(default_factory=dict)
+    target: dict[str, Any] = Field(default_factory=dict)
+    tasks: list[dict[str, Any]] = Field(default_factory=list)
+    bandwidth_bytes_per_s: float | None = None
+    matmul_flops_per_s: float | None = None
+    dropped: list[dict[str, Any]] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+
+
+def _slug(text: str, longest: int = 40) -> str:
+    """Lower case letters, digits and dots; one hyphen for everything else."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:longest].strip("-.") or "x"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,97 @@
+"""The step, one target forward shared by the rows of a batch: the unit of time.
+
+`rounds` has one row per prompt and round; here its rows are gathered so that a step counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = Mapping[str, Any]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a cell in order of time; every field is one array [steps] but the flag."""
+
+    draft_s: Numbers
+    verify_s: Numbers
+    other_s: Numbers
+    drafted: Numbers  # longest draft among the rows: the number of drafter steps
+    emitted: Numbers  # tokens of all rows
+    context: Numbers  # context lengths of all rows, added up
+    active_rows: Numbers
+    all_full: bool = True
+
+    @property
+    def seconds(self) -> Numbers:
+        """Duration of each step."""
+        return self.draft_s + self.verify_s + self.other_s
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens of all rows per second."""
+        seconds = float(self.seconds.sum())
+        return float(self.emitted.sum()) / seconds if seconds else None
+
+    def __len__(self) -> int:
+        return int(self.draft_s.size)
+
+    def where(self, mask: NDArray[np.bool_], all_full: bool) -> Steps:
+        """The steps that a mask picks."""
+        arrays = (field.name for field in fields(self) if field.name != "all_full")
+        picked = {name: getattr(self, name)[mask] for name in arrays}
+        return Steps(**picked, all_full=all_full)
+
+
+def all_steps(rounds: Columns) -> Steps:
+    """Rows gathered by step: times once, tokens and context summed, drafts by the longest."""
+    step = integers(rounds, "step")
+    _, first, where = np.unique(step, return_index=True, return_inverse=True)
+
+    def once(name: str) -> Numbers:
+        return np.asarray(numbers(rounds, name)[first])
+
+    def summed(name: str) -> Numbers:
+        sums = np.bincount(where, weights=numbers(rounds, name), minlength=first.size)
+        return sums.astype(np.float64)
+
+    longest = np.zeros(first.size)
+    np.maximum.at(longest, where, numbers(rounds, "num_drafted"))
+    return Steps(
+        draft_s=once("draft_s"),
+        verify_s=once("verify_s"),
+        other_s=once("other_s"),
+        drafted=longest,
+        emitted=summed("num_emitted"),
+        context=summed("context_length"),
+        active_rows=once("active_rows"),
+    )
+
+
+def counted_steps(rounds: Columns, batch_size: int) -> Steps:
+    """The steps that speed is counted over: those with all slots full, or all if there is none."""
+    steps = all_steps(rounds)
+    full = steps.active_rows == batch_size
+    return steps.where(full, True) if full.any() else steps.where(full | True, False)
+
+
+def numbers(columns: Columns, name: str) -> Numbers:
+    """A column as float64, NaN where missing."""
+    return np.asarray(columns[name], dtype=np.float64)
+
+
+def integers(columns: Columns, name: str) -> NDArray[np.int64]:
+    """A column of counts or indices, which has no missing values."""
+    return np.asarray(columns[name], dtype=np.int64)
+
+
+def values(columns: Columns, name: str) -> list[Any]:
+    """A column of texts or lists."""
+    return list(columns[name])

@@ -1,0 +1,85 @@
+"""Finds drafters, backends, figures and tasks by file name, without importing them.
+
+A file is a plug-in: ``drafters/early_exit.py`` is the drafter ``early-exit``, ``tasks/chat.toml`` is
+the task ``chat``. Listing reads the folder, describing reads the first line of the docstring from
+the source, and only :func:`load` imports, so that ``specbench drafters`` never starts torch.
+
+>>> "ngram" in names("drafters")
+True
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from specbench.errors import SpecbenchError
+
+Kind = Literal["drafters", "backends", "plots", "tasks"]
+
+_PACKAGE = Path(__file__).parent
+_NOT_A_PLUGIN = {"base"}
+
+
+def tasks_dir() -> Path:
+    """The folder of task files: inside an installed wheel, else beside the package in a checkout."""
+    installed = _PACKAGE / "_tasks"
+    return installed if installed.is_dir() else _PACKAGE.parent / "tasks"
+
+
+def names(kind: Kind) -> list[str]:
+    """The names of all plug-ins of a kind, sorted."""
+    return sorted(_files(kind))
+
+
+def path(kind: Kind, name: str) -> Path:
+    """The file behind a name.
+
+    Raises:
+        SpecbenchError: no such plug-in; the message suggests close names and lists all.
+    """
+    files = _files(kind)
+    if name in files:
+        return files[name]
+    close = difflib.get_close_matches(name, files, n=1)
+    suggestion = f"Did you mean {close[0]!r}? " if close else ""
+    known = ", ".join(sorted(files)) or "none"
+    raise SpecbenchError(f"unknown {_SINGULAR[kind]} {name!r}", f"{suggestion}Known: {known}")
+
+
+def load(kind: Kind, name: str) -> ModuleType:
+    """Import the module behind a drafter, backend or figure name."""
+    return importlib.import_module(f"specbench.{kind}.{path(kind, name).stem}")
+
+
+def describe(kind: Kind, name: str) -> str:
+    """The first line of a plug-in's docstring (or a task's description), read without importing."""
+    file = path(kind, name)
+    if kind == "tasks":
+        with file.open("rb") as stream:
+            return str(tomllib.load(stream).get("description", ""))
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+_SINGULAR: dict[str, str] = {
+    "drafters": "drafter",
+    "backends": "backend",
+    "plots": "figure",
+    "tasks": "task",
+}
+
+
+def _files(kind: Kind) -> dict[str, Path]:
+    if kind == "tasks":
+        return {file.stem: file for file in tasks_dir().glob("*.toml")}
+    return {
+        file.stem.replace("_", "-"): file
+        for file in (_PACKAGE / kind).glob("*.py")
+        if file.stem not in _NOT_A_PLUGIN and not file.stem.startswith("_")
+    }

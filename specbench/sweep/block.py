@@ -1,0 +1,181 @@
+"""One block of a sweep: baseline, cells in random order, baseline; each written when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from specbench.backends.base import Backend
+from specbench.engine.request import Generation, Request
+from specbench.errors import SpecbenchError
+from specbench.measure import nvml
+from specbench.measure.memory import PeakMemory, capacity_bytes
+from specbench.records.schema import Cell, CellRecord
+from specbench.records.store import RunWriter
+from specbench.records.summary import summarize
+from specbench.records.tables import Columns
+from specbench.sweep.config import SweepConfig
+from specbench.sweep.report import Reporter
+from specbench.sweep.requests import limits_of
+from specbench.sweep.verdict import DIVERGED, judge
+
+Tables = tuple[Columns, Columns]
+
+
+class BlockRunner:
+    """Measures the cells of one block and derives their records.
+
+    Args:
+        numbers: position of each cell in the whole sweep, for progress.
+    """
+
+    def __init__(
+        self,
+        config: SweepConfig,
+        backend: Backend,
+        writer: RunWriter,
+        report: Reporter,
+        numbers: Mapping[str, int],
+    ) -> None:
+        self.config = config
+        self.backend = backend
+        self.writer = writer
+        self.report = report
+        self.numbers = numbers
+        self.limits = limits_of(config, backend)
+
+    def run(self, cells: Sequence[Cell], requests: Sequence[Request]) -> None:
+        """Measure what is not done yet, then fill in what needs both baselines."""
+        left = [cell for cell in cells if cell.cell_id not in self.writer.done]
+        self.backend.begin_block(requests, left)
+        try:
+            for cell in left:
+                self.report.cell_started(cell, self.numbers[cell.cell_id], len(self.numbers))
+                record = self._measure(cell, cells, requests)
+                self.report.cell_finished(record)
+            self._settle(cells)
+        finally:
+            self.backend.end_block()
+
+    def _measure(
+        self, cell: Cell, cells: Sequence[Cell], requests: Sequence[Request]
+    ) -> CellRecord:
+        """Run one cell and write it; a failure is written too."""
+        uuid = nvml.uuid_of(self.backend.device)
+        memory, energy = PeakMemory(self.backend.device), nvml.EnergyMeter(uuid=uuid)
+        try:
+            if uuid is None:
+                with memory:
+                    generation = self.backend.generate(cell, requests, self.limits)
+            else:
+                with memory, energy:
+                    generation = self.backend.generate(cell, requests, self.limits)
+            record = self._record(cell, cells, requests, generation)
+        except SpecbenchError:
+            raise
+        except Exception as error:
+            return self._failed(cell, error)
+        record = record.updated(
+            memory_peak_bytes=memory.peak_bytes,
+            memory_capacity_bytes=capacity_bytes(self.backend.device),
+            energy_j=energy.energy_j if uuid else None,
+            gpu=nvml.read(uuid=uuid).to_dict() if uuid else None,
+        )
+        self.writer.write_cell(record, generation.rounds, generation.requests)
+        return record
+
+    def _record(
+        self,
+        cell: Cell,
+        cells: Sequence[Cell],
+        requests: Sequence[Request],
+        generation: Generation,
+    ) -> CellRecord:
+        tables = (generation.rounds, generation.requests)
+        baselines = self._baselines(cells)
+        cost = self._cost(cell)
+        fields = summarize(cell, *tables, baselines=baselines, cost=cost)
+        lossless, sentences = self._verdict(cell, baselines, requests, generation)
+        fields["warnings"] = [*fields["warnings"], *generation.notes, *sentences]
+        if lossless == DIVERGED:
+            self.report.warning(f"{cell.cell_id} DIVERGED from the baseline: {sentences[0]}")
+        return CellRecord.of(cell, lossless=lossless, cost=cost, **fields)
+
+    def _verdict(
+        self,
+        cell: Cell,
+        baselines: Sequence[Tables],
+        requests: Sequence[Request],
+        generation: Generation,
+    ) -> tuple[str | None, list[str]]:
+        """Compare greedy output with the first baseline's; None where that says nothing."""
+        replayed = any(generation.rounds["replayed"])
+        if cell.temperature > 0 or cell.baseline == "first" or replayed or not baselines:
+            return None, []
+        expected = baselines[0][1]["output_ids"]
+        return judge(
+            requests,
+            [list(ids) for ids in expected],
+            generation.outputs,
+            lambda divergence: self.backend.measure_tie(cell, divergence),
+        )
+
+    def _baselines(self, cells: Sequence[Cell]) -> list[Tables]:
+        """The tables of the block's baselines that are written, first one first."""
+        return [
+            (
+                self.writer.columns("rounds", cell.cell_id),
+                self.writer.columns("requests", cell.cell_id),
+            )
+            for cell in cells
+            if cell.is_baseline and self._is_ok(cell)
+        ]
+
+    def _cost(self, cell: Cell) -> dict[str, float | None]:
+        peak = self.writer.manifest.bandwidth_bytes_per_s
+        return {**self.backend.cost(cell), "peak_bandwidth_bytes_per_s": peak}
+
+    def _failed(self, cell: Cell, error: Exception) -> CellRecord:
+        """A failure as a record; memory is given back before the next cell."""
+        if self.backend.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+        record = CellRecord.of(
+            cell,
+            status="out_of_memory" if _is_out_of_memory(error) else "failed",
+            error=f"{type(error).__name__}: {error}".splitlines()[0][:500],
+        )
+        self.writer.write_cell(record)
+        return record
+
+    def _settle(self, cells: Sequence[Cell]) -> None:
+        """Derive every record of the block again, now against both baselines."""
+        baselines = self._baselines(cells)
+        settled = []
+        for cell in cells:
+            if not self._is_ok(cell):
+                continue
+            old = self.writer.records[cell.cell_id]
+            tables = (
+                self.writer.columns("rounds", cell.cell_id),
+                self.writer.columns("requests", cell.cell_id),
+            )
+            cost: dict[str, Any] = old.model_extra.get("cost") or {} if old.model_extra else {}
+            fields = summarize(cell, *tables, baselines=baselines, cost=cost)
+            fields["warnings"] = list(dict.fromkeys([*fields["warnings"], *old.warnings]))
+            settled.append(old.updated(**fields))
+        self.writer.update_cells(settled)
+
+    def _is_ok(self, cell: Cell) -> bool:
+        record = self.writer.records.get(cell.cell_id)
+        return record is not None and record.status == "ok"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in text or "can't allocate memory" in text
+    )

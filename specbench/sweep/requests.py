@@ -1,0 +1,121 @@
+"""From workloads to requests: rendering, chat histories, recorded greedy outputs.
+
+Two things need the target's own greedy output before anything is measured: the later turns of a
+chat, whose history must be the same in every cell, and drafters that replay. Both use one recording
+per prompt, made once per run and kept in ``references/``, so that a resumed run continues with the
+very same prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from specbench.backends.base import Backend
+from specbench.drafters.spec import parse_spec
+from specbench.engine.request import Limits, Request
+from specbench.errors import SpecbenchError
+from specbench.records.store import RunWriter
+from specbench.sweep.config import SweepConfig
+from specbench.workloads.prompt import Prompt, Workload
+from specbench.workloads.render import render
+
+
+def limits_of(config: SweepConfig, backend: Backend) -> Limits:
+    """Where outputs end in a measured cell."""
+    stops = frozenset() if config.ignore_eos else backend.stop_tokens
+    return Limits(config.max_new_tokens, stops)
+
+
+class RequestMaker:
+    """Makes the requests of each workload, recording greedy outputs where they are needed."""
+
+    def __init__(self, config: SweepConfig, backend: Backend, writer: RunWriter) -> None:
+        self.config = config
+        self.backend = backend
+        self.writer = writer
+        self._replays = any(parse_spec(text).kind == "synthetic" for text in config.drafters)
+        self._made: dict[str, list[Request]] = {}
+
+    def of(self, workload: Workload) -> list[Request]:
+        """The workload's requests, one per turn, made once."""
+        if workload.name not in self._made:
+            self._made[workload.name] = self._make(workload)
+        return self._made[workload.name]
+
+    def _make(self, workload: Workload) -> list[Request]:
+        recorded = self._load(workload)
+        histories: dict[str, list[str]] = {prompt.id: [] for prompt in workload.prompts}
+        by_turn: list[list[Request]] = []
+        for turn in range(max(len(prompt.turns) for prompt in workload.prompts)):
+            prompts = [p for p in workload.prompts if turn < len(p.turns)]
+            requests = [self._request(workload, p, turn, histories[p.id]) for p in prompts]
+            continued = [p for p in prompts if turn + 1 < len(p.turns)]
+            if self._replays or continued:
+                self._record(requests, recorded)
+            for prompt in continued:
+                answer = recorded[_request_id(prompt, turn)][: self.config.max_new_tokens]
+                histories[prompt.id].append(
+                    self.backend.tokenizer.decode(answer, skip_special_tokens=True).strip()
+                )
+            by_turn.append(
+                [replace(r, reference=recorded.get(r.prompt_id, [])) for r in requests]
+            )
+        self._save(workload, recorded)
+        order = {prompt.id: index for index, prompt in enumerate(workload.prompts)}
+        return sorted(
+            (request for requests in by_turn for request in requests),
+            key=lambda request: (order[request.conversation], request.labels["turn"]),
+        )
+
+    def _request(
+        self, workload: Workload, prompt: Prompt, turn: int, history: Sequence[str]
+    ) -> Request:
+        token_ids = render(prompt, turn, history, self.backend.tokenizer)
+        need = len(token_ids) + self.config.max_new_tokens + max(self.config.gammas) + 1
+        if need > self.backend.context_limit:
+            raise SpecbenchError(
+                f"prompt {prompt.id!r} of {workload.name} has {len(token_ids)} tokens; with output "
+                f"and draft {need}, beyond the target's context of {self.backend.context_limit}",
+                "Shorten the prompt, lower --max-new-tokens or --gamma, or use another target",
+            )
+        labels = {
+            "task": workload.name,
+            "category": prompt.category,
+            "turn": turn,
+            "source": workload.source,
+        }
+        return Request(_request_id(prompt, turn), prompt.id, token_ids, (), labels)
+
+    def _record(self, requests: Sequence[Request], recorded: dict[str, list[int]]) -> None:
+        """Add the greedy output of every request that is not recorded yet."""
+        missing = [request for request in requests if request.prompt_id not in recorded]
+        if missing:
+            limits = limits_of(self.config, self.backend)
+            ahead = max(self.config.gammas) + 1 if self._replays else 0
+            longer = Limits(limits.max_new_tokens + ahead, limits.stop_tokens)
+            outputs = self.backend.greedy_outputs(missing, longer)
+            recorded.update(zip((r.prompt_id for r in missing), outputs, strict=True))
+
+    def _file(self, workload: Workload) -> Path:
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", workload.name)
+        return Path("references") / f"{safe}.json"
+
+    def _load(self, workload: Workload) -> dict[str, list[int]]:
+        path = self.writer.folder / self._file(workload)
+        if not path.exists():
+            return {}
+        loaded: dict[str, list[int]] = json.loads(path.read_text(encoding="utf-8"))
+        return loaded
+
+    def _save(self, workload: Workload, recorded: dict[str, Any]) -> None:
+        if recorded:
+            self.writer.write_extra(self._file(workload), recorded)
+
+
+def _request_id(prompt: Prompt, turn: int) -> str:
+    return prompt.id if len(prompt.turns) == 1 else f"{prompt.id}#{turn + 1}"

@@ -1,0 +1,166 @@
+"""Runs a sweep: load, check, then block by block, every finished cell on disk before the next.
+
+A cell that fails or runs out of memory becomes a line that says so, and the sweep goes on. A run
+that was stopped continues when the same sweep is started again: finished cells are kept, the rest is
+measured. Nothing that the user could have got wrong is left to be found after the first
+measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specbench.backends.base import Backend, EngineOptions, make_backend
+from specbench.errors import SpecbenchError
+from specbench.measure import device as machine
+from specbench.measure.bandwidth import copy_bandwidth, matmul_rate
+from specbench.records import provenance
+from specbench.records.reading import MANIFEST, load_cells, load_manifest
+from specbench.records.schema import Cell, Manifest
+from specbench.records.store import RunWriter
+from specbench.sweep.block import BlockRunner
+from specbench.sweep.config import SweepConfig
+from specbench.sweep.grid import Plan, plan
+from specbench.sweep.report import Reporter
+from specbench.sweep.requests import RequestMaker
+from specbench.workloads.load import load_workload
+from specbench.workloads.prompt import Workload
+
+
+def run(config: SweepConfig, report: Reporter) -> Path:
+    """Measure every cell of a sweep that is not measured yet; returns the run's folder.
+
+    Raises:
+        SpecbenchError: anything wrong with names, weights, prompts or the output folder, before
+            the first measurement; a full disk later, with all finished cells kept.
+    """
+    threads = machine.set_threads(config.threads)
+    workloads = _load_workloads(config, report)
+    grid = plan(config, [workload.name for workload in workloads])
+    if _complete(config, grid):
+        report.message(f"every cell of this sweep is in {config.folder} already")
+        report.finished(config.folder)
+        return config.folder
+
+    for name in config.backends:
+        backend = make_backend(name)
+        cells = [cell for cell in grid.cells if cell.backend == name]
+        options = EngineOptions(config.target, config.device, config.dtype, config.attention)
+        backend.load(options, report.progress)
+        try:
+            backend.check(cells)
+            manifest = _manifest(config, grid, workloads, backend, threads)
+            _require_same_weights(config.folder, manifest)
+            with RunWriter.open(
+                config.folder, manifest, config.resume, retry_failed=config.retry_failed
+            ) as writer:
+                _measure(config, grid, cells, workloads, backend, writer, report)
+        finally:
+            backend.close()
+    report.finished(config.folder)
+    return config.folder
+
+
+def _measure(
+    config: SweepConfig,
+    grid: Plan,
+    cells: Sequence[Cell],
+    workloads: Sequence[Workload],
+    backend: Backend,
+    writer: RunWriter,
+    report: Reporter,
+) -> None:
+    """The measuring part, with everything loaded and the folder open."""
+    report.started(grid, len(writer.done & {cell.cell_id for cell in grid.cells}))
+    maker = RequestMaker(config, backend, writer)
+    by_name = {workload.name: workload for workload in workloads}
+    for workload in workloads:
+        maker.of(workload)
+    if writer.manifest.bandwidth_bytes_per_s is None:
+        dtype = getattr(torch, backend.target_facts["dtype"])
+        writer.manifest.bandwidth_bytes_per_s = copy_bandwidth(backend.device)
+        writer.manifest.matmul_flops_per_s = matmul_rate(backend.device, dtype)
+        writer.write_manifest()
+    numbers = {cell.cell_id: index for index, cell in enumerate(grid.cells, 1)}
+    for block, block_cells in Plan(list(cells)).blocks():
+        if all(cell.cell_id in writer.done for cell in block_cells):
+            continue
+        report.block_started(block)
+        requests = maker.of(by_name[block[0]])
+        BlockRunner(config, backend, writer, report, numbers).run(block_cells, requests)
+    writer.manifest.finished = provenance.utc_now()
+    writer.write_manifest()
+
+
+def _load_workloads(config: SweepConfig, report: Reporter) -> list[Workload]:
+    """Every task's prompts; says where they come from."""
+    workloads: dict[str, Workload] = {}
+    for task in config.tasks:
+        for workload in load_workload(task, config.prompts, config.prompt_source):  # type: ignore[arg-type]
+            if workload.name in workloads:
+                raise SpecbenchError(
+                    f"two tasks are called {workload.name!r}", "Rename one of the prompt files"
+                )
+            if workload.notice:
+                report.message(workload.notice)
+            workloads[workload.name] = workload
+    return list(workloads.values())
+
+
+def _manifest(
+    config: SweepConfig,
+    grid: Plan,
+    workloads: Sequence[Workload],
+    backend: Backend,
+    threads: int,
+) -> Manifest:
+    facts = provenance.collect()
+    extra: dict[str, Any] = {"platform": facts.pop("platform"), "threads": threads}
+    return Manifest(
+        name=config.folder.name,
+        config=config.measurement(),
+        config_hash=config.digest(),
+        seed=config.seed,
+        device=machine.describe(backend.device),
+        target=backend.target_facts,
+        tasks=[
+            {
+                "name": workload.name,
+                "version": workload.version,
+                "source": workload.source,
+                "licence": workload.licence,
+                "num_prompts": len(workload.prompts),
+            }
+            for workload in workloads
+        ],
+        dropped=grid.dropped,
+        **facts,
+        **extra,
+    )
+
+
+def _complete(config: SweepConfig, grid: Plan) -> bool:
+    """Whether the folder holds this very sweep with every cell, so that nothing must be loaded."""
+    if config.retry_failed or not (config.folder / MANIFEST).exists():
+        return False
+    if load_manifest(config.folder).config_hash != config.digest():
+        return False
+    done = {record.cell_id for record in load_cells(config.folder)}
+    return all(cell.cell_id in done for cell in grid.cells)
+
+
+def _require_same_weights(folder: Path, manifest: Manifest) -> None:
+    """Cells of two sets of weights are not mixed in one run."""
+    if not (folder / MANIFEST).exists():
+        return
+    before = load_manifest(folder).target.get("sha256")
+    if before and before != manifest.target.get("sha256"):
+        raise SpecbenchError(
+            f"{folder} was measured with other weights of {manifest.target.get('name')} "
+            f"(sha256 {before[:12]}, now {str(manifest.target.get('sha256'))[:12]})",
+            "Choose another folder with --out",
+        )

@@ -1,0 +1,1 @@
+"""The mathematics of speculative decoding: closed forms, estimators, intervals. Never torch."""

@@ -1,0 +1,64 @@
+"""Clusters, the independent units that intervals rest on: conversations and time blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specbench.errors import SpecbenchError
+
+Numbers = NDArray[np.float64]
+
+MIN_TIME_BLOCKS = 8
+"""Fewer time blocks than this give no interval at batch size > 1."""
+
+
+def cluster_sums(keys: ArrayLike, *values: ArrayLike) -> tuple[NDArray[np.str_], list[Numbers]]:
+    """Sum values over equal keys.
+
+    Args:
+        keys: [n] names of clusters.
+        values: each [n].
+
+    Returns:
+        the sorted names [clusters] and the sums of each value [clusters].
+    """
+    names, where = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
+    sums = [
+        np.bincount(where, np.asarray(value, dtype=np.float64), names.size).astype(np.float64)
+        for value in values
+    ]
+    return names, sums
+
+
+def time_blocks(*values: ArrayLike, blocks: int = MIN_TIME_BLOCKS) -> list[Numbers]:
+    """Sum values over consecutive stretches of steps, as equal in number of steps as can be.
+
+    Args:
+        values: each [steps], in order of time.
+        blocks: number of stretches; fewer steps than that give one block per step.
+
+    Returns:
+        the sums of each value [min(blocks, steps)].
+    """
+    arrays = same_length(*values)
+    count = min(blocks, arrays[0].size)
+    if count == 0:
+        return [array[:0] for array in arrays]
+    starts = np.arange(count) * arrays[0].size // count
+    return [np.add.reduceat(array, starts) for array in arrays]
+
+
+def same_length(*values: ArrayLike) -> list[Numbers]:
+    """Float arrays, checked to be of one length, finite and not negative.
+
+    Raises:
+        SpecbenchError: they are not.
+    """
+    arrays = [np.asarray(value, dtype=np.float64).reshape(-1) for value in values]
+    sizes = {array.size for array in arrays}
+    if len(sizes) > 1:
+        raise SpecbenchError(f"paired numbers differ in length: {sorted(sizes)}")
+    if not all(np.isfinite(array).all() and (array >= 0.0).all() for array in arrays):
+        raise SpecbenchError("an interval needs finite numbers of at least 0")
+    return arrays

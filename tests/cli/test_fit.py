@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulate import SimulatedDrafter, simulate_run
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = simulate_run(
+        tmp_path_factory.mktemp("runs") / "run",
+        {
+            "ngram": SimulatedDrafter(0.7, 0.01),
+            "model:drafters/A-LONG-NAME-400M": SimulatedDrafter(0.6, 0.2),
+        },
+        gammas=(1, 2, 4),
+        tasks=("a-task-with-a-long-name", "chat"),
+        temperatures=(0.0, 1.0),
+        prompts=4,
+        overhead=0.05,
+        failed=[("ngram", 4)],
+        lossless="DIVERGED",
+    )
+    return str(folder)
+
+
+def test_tables_fit_80_columns_and_notes_go_to_stderr(specbench: Command, run: str) -> None:
+    result = specbench("fit", run)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in result.out
+    for heading in ("α (95%)", "c (95%)", "closed", "extended", "measured (95%)", "error"):
+        assert heading in result.out
+    assert "note" not in result.out
+    notes = result.err.splitlines()
+    assert all(note.startswith("note: ") for note in notes)
+    for words in ("DIVERGED", "simulated failure", "few prompts"):
+        assert any(words in note for note in notes)
+
+
+def test_a_row_reads_as_what_was_measured(specbench: Command, run: str) -> None:
+    group = json.loads(specbench("fit", run, "--format", "json").out)["groups"][-1]
+    assert (group["drafter"], group["task"], group["temperature"]) == ("ngram", "chat", 1.0)
+    out = specbench("fit", run).out
+    fitted_table, compared_table = out[out.index("chat: fitted") :].split("chat: speedup")
+    fitted = [line for line in fitted_table.splitlines() if line.startswith("ngram")][-1]
+    compared = [line for line in compared_table.splitlines() if line.startswith("ngram")][-1]
+    low, high = (f"{end:.2f}".removeprefix("0") for end in group["alpha_ci"])
+    assert f"{group['alpha']:.2f} {low}–{high}" in fitted
+    point = group["points"][0]
+    low, high = (f"{end:.2f}".removeprefix("0") for end in point["speedup_ci"])
+    assert compared.split()[3] == "1"
+    assert f"{point['closed_form']:.2f}" in compared
+    assert compared.endswith(f"{point['speedup']:.2f} {low}–{high}")
+
+
+def test_csv_has_a_row_per_gamma(specbench: Command, run: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(specbench("fit", run, "--format", "csv").out)))
+    assert len(rows) == 4 * 3 + 4 * 2
+    assert all(float(row["fit_alpha_low"]) < float(row["fit_alpha"]) for row in rows)
+    assert {row["lossless"] for row in rows} == {"DIVERGED", ""}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"tasks": ()}, "no finished cell"),
+        ({"failed": [("ngram", 2)]}, "simulated failure"),
+    ],
+)
+def test_nothing_to_fit_ends_with_2(
+    specbench: Command, tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.5, 0.1)}
+    folder = simulate_run(tmp_path / "run", drafters, gammas=(2,), prompts=2, **options)
+    assert says in specbench("fit", str(folder)).error_line
+
+
+def test_no_such_run_is_named(specbench: Command) -> None:
+    assert "no/such/run" in specbench("fit", "no/such/run").error_line
+
+
+def test_a_corrupt_line_is_named(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.5, 0.1)}
+    folder = simulate_run(tmp_path / "run", drafters, gammas=(2,), prompts=2)
+    cells = folder / "cells.jsonl"
+    lines = cells.read_text().splitlines()
+    cells.write_text("\n".join([lines[0], "{broken", *lines[2:], ""]))
+    error = specbench("fit", str(folder)).error_line
+    assert "cells.jsonl" in error
+    assert "line 2" in error

@@ -1,0 +1,146 @@
+"""Every ending of the command line: exit code, and what is printed on which stream."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from specbench.cli import main as cli
+from specbench.errors import SpecbenchError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ending_with(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
+    """Make the command ``doctor`` end with an exception."""
+
+    def fail(_: list[str]) -> int:
+        raise problem
+
+    monkeypatch.setattr(cli, "_invoke", fail)
+
+
+def test_help_names_every_command_and_fits_80_columns(specbench):
+    result = specbench("--help")
+    assert result.code == 0
+    assert result.err == ""
+    for name in cli.command_names():
+        assert f"\n  {name} " in result.out
+    assert max(len(line) for line in result.out.splitlines()) <= 80
+    assert "..." not in result.out.partition("\n")[2], "a summary was cut"
+
+
+def test_all_commands_of_the_contract_are_there():
+    assert cli.command_names()[:8] == list(cli.COMMAND_ORDER)
+
+
+@pytest.mark.parametrize("name", cli.command_names())
+def test_every_command_explains_itself_and_each_option(specbench, name: str):
+    result = specbench(name, "--help")
+    assert result.code == 0
+    assert max(len(line) for line in result.out.splitlines()) <= 80
+    command = typer.main.get_command(cli.build_app()).commands[name]
+    assert command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
+
+
+def test_no_words_print_the_help(specbench):
+    assert specbench() == specbench("--help")
+
+
+def test_the_version_is_printed(specbench):
+    result = specbench("--version")
+    assert result.code == 0
+    assert result.out.startswith("specbench ")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["rnu"], "error: no such command 'rnu'. Did you mean 'run'? See `specbench --help`"),
+        (["doctor", "--all"], "error: no such option: --all. See `specbench doctor --help`"),
+        (["run", "--seed"], "error: option '--seed' requires an argument. See `specbench --help`"),
+    ],
+)
+def test_a_usage_error_is_one_line(specbench, words: list[str], line: str):
+    result = specbench(*words)
+    assert result.error_line == line
+    assert result.out == ""
+
+
+def test_an_expected_failure_is_one_line_however_long(specbench, monkeypatch):
+    ending_with(monkeypatch, SpecbenchError("x" * 300 + "\nno such\tvalue", "do\n this"))
+    assert specbench("doctor").error_line == "error: " + "x" * 300 + " no such value. do this"
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(specbench, monkeypatch):
+    ending_with(monkeypatch, SpecbenchError("wrong"))
+    for words in (["--debug", "doctor"], ["doctor", "--debug"]):
+        result = specbench(*words)
+        assert result.code == 2
+        assert result.err.startswith("Traceback")
+        assert result.err.endswith("\nerror: wrong\n")
+
+
+def test_a_bug_keeps_its_traceback_and_asks_for_a_report(specbench, monkeypatch):
+    ending_with(monkeypatch, ZeroDivisionError("oops"))
+    result = specbench("doctor")
+    assert result.code == 1
+    assert "ZeroDivisionError: oops" in result.err
+    last = result.err.splitlines()[-1]
+    assert last.startswith("error: this is a bug in specbench. Please report it")
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), typer.Abort()])
+def test_ctrl_c_says_how_to_go_on(specbench, monkeypatch, problem: BaseException):
+    ending_with(monkeypatch, problem)
+    result = specbench("run", "--prompts", "2")
+    assert result.code == 130
+    assert result.err.splitlines() == [
+        "interrupted. Finished cells are kept: type the same command again to go on from there"
+    ]
+    assert specbench("doctor").err == "interrupted\n"
+
+
+def test_a_closed_pipe_is_quiet():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specbench", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    process.stdout.close()
+    _, errors = process.communicate()
+    assert errors == b""
+    assert process.returncode == 1
+
+
+def test_help_imports_nothing_heavy():
+    heavy = {"torch", "transformers", "pandas", "numpy", "pydantic", "matplotlib", "pyarrow"}
+    program = (
+        "import sys; from specbench.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert result.stderr == "[]\n"
+
+
+def test_the_module_is_the_command(specbench_process):
+    result = specbench_process("--version")
+    assert result.code == 0
+    assert result.out.startswith("specbench ")

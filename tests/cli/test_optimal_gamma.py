@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specbench.theory import closed_form
+from tests.simulate import SimulatedDrafter, simulate_run
+
+ROOT = Path(__file__).resolve().parents[2]
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = simulate_run(
+        tmp_path_factory.mktemp("runs") / "run",
+        {
+            "ngram": SimulatedDrafter(lambda task, _: 0.75 if task == "code" else 0.02, 0.02),
+            "model:drafters/A-LONG-NAME-400M": SimulatedDrafter(0.3, 0.3),
+            "synthetic:0.9": SimulatedDrafter(0.9, 0.0),
+        },
+        gammas=(1, 4),
+        tasks=("code", "chat"),
+        prompts=8,
+    )
+    return str(folder)
+
+
+def test_two_numbers_give_the_curve_and_one_sentence(specbench: Command) -> None:
+    result = specbench("optimal-gamma", "--alpha", "0.8", "--cost", "0.02")
+    assert result.code == 0
+    assert result.err == ""
+    lines = result.out.splitlines()
+    assert len([line for line in lines if line.lstrip()[:1].isdigit()]) == 17
+    assert next(line for line in lines if "<- best" in line).split()[0] == "11"
+    assert lines[-1].startswith("Use γ = 11: 3.82 times as fast at α = 0.8 and c = 0.02")
+
+
+def test_json_is_the_contract_s(specbench: Command) -> None:
+    words = ("--alpha", "0.8", "--cost", "0.02", "--max-gamma", "4", "--format", "json")
+    document = json.loads(specbench("optimal-gamma", *words).out)
+    assert list(document) == ["alpha", "cost", "best", "curve"]
+    assert (document["alpha"], document["cost"]) == (0.8, 0.02)
+    assert document["best"] == {"gamma": 4, "speedup": closed_form.speedup(0.8, 4, 0.02)}
+    assert [list(point) for point in document["curve"]] == [
+        ["gamma", "tokens_per_round", "speedup"]
+    ] * 5
+    assert document["curve"][4]["tokens_per_round"] == pytest.approx(3.3616)
+
+
+def test_csv_is_the_same_curve(specbench: Command) -> None:
+    words = ("--alpha", "0.8", "--cost", "0.02", "--max-gamma", "4", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(specbench("optimal-gamma", *words).out)))
+    assert [int(row["gamma"]) for row in rows] == [0, 1, 2, 3, 4]
+    assert float(rows[4]["speedup"]) == pytest.approx(3.113, abs=5e-4)
+
+
+def test_0_where_nothing_helps(specbench: Command) -> None:
+    words = ("optimal-gamma", "--alpha", "0.1", "--cost", "0.2")
+    assert specbench(*words).out.splitlines()[-1].startswith("Do not speculate")
+    document = json.loads(specbench(*words, "--format", "json").out)
+    assert document["best"] == {"gamma": 0, "speedup": 1.0}
+
+
+def test_the_longest_draft_winning_is_said(specbench: Command) -> None:
+    words = ("--alpha", "1", "--cost", "0", "--max-gamma", "3")
+    assert "--max-gamma" in specbench("optimal-gamma", *words).out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "RUN is missing"),
+        (("--alpha", "0.5"), "--cost is missing"),
+        (("--cost", "0.5"), "--alpha is missing"),
+        (("RUN", "--alpha", "0.5", "--cost", "0.1"), "not both"),
+        (("RUN", "--cost", "0.1"), "not both"),
+        (("--alpha", "1.5", "--cost", "0.1"), "1.5"),
+        (("--alpha", "nan", "--cost", "0.1"), "nan"),
+        (("--alpha", "-0.1", "--cost", "0.1"), "-0.1"),
+        (("--alpha", "0.5", "--cost", "-1"), "-1"),
+        (("--alpha", "0.5", "--cost", "inf"), "inf"),
+        (("--alpha", "much", "--cost", "0.1"), "much"),
+        (("--alpha", "0.5", "--cost", "0.1", "--max-gamma", "0"), "0"),
+        (("--alpha", "0.5", "--cost", "0.1", "--max-gamma", "x"), "x"),
+        (("--alpha", "0.5", "--cost", "0.1", "--format", "xml"), "xml"),
+        (("no/such/run",), "no/such/run"),
+    ],
+)
+def test_mistakes_are_one_line(specbench: Command, words: tuple[str, ...], says: str) -> None:
+    assert says in specbench("optimal-gamma", *words).error_line
+
+
+def test_a_run_is_answered_with_evidence(specbench: Command, run: str) -> None:
+    result = specbench("optimal-gamma", run)
+    assert result.code == 0
+    assert result.err == ""
+    lines = result.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    code, chat = (
+        next(line for line in lines if line.startswith(task)) for task in ("code", "chat")
+    )
+    assert "ngram" in code
+    assert "do not speculate" in chat
+    assert "never recommended" in result.out
+
+
+def test_a_run_as_json(specbench: Command, run: str) -> None:
+    document = json.loads(specbench("optimal-gamma", run, "--format", "json").out)
+    assert {group["drafter"] for group in document["groups"]} == {
+        "ngram",
+        "model:drafters/A-LONG-NAME-400M",
+        "synthetic:0.9",
+    }
+    code, chat = document["policy"]
+    assert (code["task"], code["drafter"], code["gamma"]) == ("code", "ngram", 4)
+    assert code["measured_gamma"] == 4
+    assert code["speedup_ci"][0] < code["measured_speedup"] < code["speedup_ci"][1]
+    assert (chat["task"], chat["drafter"], chat["gamma"]) == ("chat", "none", 0)
+    assert chat["reason"]
+
+
+def test_a_run_as_csv(specbench: Command, run: str) -> None:
+    out = specbench("optimal-gamma", run, "--format", "csv", "--max-gamma", "5").out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == 6 * 6
+    (recommended,) = [row for row in rows if row["recommended"] == "True"]
+    assert (recommended["drafter"], recommended["gamma"]) == ("ngram", "4")
+    assert {row["source"] for row in rows if row["gamma"] == "5"} == {"extrapolated"}
+
+
+def test_a_run_without_an_answer_ends_with_2(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.5, 0.1)}
+    folder = simulate_run(tmp_path / "bare", drafters, gammas=(2,), prompts=4, baseline=False)
+    assert "baseline" in specbench("optimal-gamma", str(folder)).error_line
+    folder = simulate_run(tmp_path / "empty", {}, tasks=())
+    assert "no finished cell" in specbench("optimal-gamma", str(folder)).error_line
+
+
+def test_the_rule_stands_in_the_help(specbench: Command) -> None:
+    text = " ".join(specbench("optimal-gamma", "--help").out.split())
+    for words in ("95% interval lies above 1", "noise floor", "synthetic", "extrapolated"):
+        assert words in text
+
+
+def _imported(code: str) -> set[str]:
+    """Top-level modules of a process of its own after this code."""
+    lines = (
+        "import contextlib, io, sys",
+        "with contextlib.redirect_stdout(io.StringIO()):",
+        f"    {code}",
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))",
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return set(result.stdout.split())
+
+
+def _imported_by_commands(*commands: tuple[str, ...]) -> set[str]:
+    return _imported(
+        "import specbench.cli.main as command\n"
+        f"    for words in {list(map(list, commands))!r}:\n"
+        "        try: command.main(words)\n"
+        "        except SystemExit as ending: assert ending.code == 0, ending.code"
+    )
+
+
+def test_two_numbers_import_nothing_heavy() -> None:
+    heavy = {"torch", "numpy", "pandas", "scipy", "pyarrow", "matplotlib"}
+    words = ("optimal-gamma", "--alpha", "0.8", "--cost", "0.02")
+    assert not _imported_by_commands(words) & heavy
+    # Some versions of typer import pydantic by themselves, so this looks at the function alone.
+    code = "import specbench.cli.optimal_gamma as m; m.optimal_gamma(alpha='0.8', cost='0.02')"
+    assert not _imported(code) & {*heavy, "pydantic"}
+
+
+def test_runs_are_answered_fitted_and_drawn_without_torch(run: str, tmp_path: Path) -> None:
+    plot = ("plot", run, "--out", str(tmp_path), "--format", "svg")
+    modules = _imported_by_commands(("optimal-gamma", run), ("fit", run), plot)
+    assert {"pandas", "matplotlib"} <= modules  # so this did look at what was loaded
+    assert not modules & {"torch", "transformers"}

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specbench import registry
+from tests.simulate import SimulatedDrafter, simulate_run
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.01)}
+    return simulate_run(tmp_path / "run", drafters, gammas=(1, 4), prompts=6, tokens=24)
+
+
+def test_all_figures_go_to_the_run_and_their_paths_are_printed(
+    specbench: Command, run: Path
+) -> None:
+    result = specbench("plot", str(run))
+    assert result.code == 0
+    assert result.err == ""
+    paths = [Path(line) for line in result.out.splitlines()]
+    assert paths == [
+        run / "figures" / f"{name}.{suffix}"
+        for name in registry.names("plots")
+        for suffix in ("png", "svg")
+    ]
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_figure_folder_and_format_are_chosen(specbench: Command, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    words = ("--figure", "speedup-vs-gamma", "--out", str(out), "--format", "SVG")
+    assert specbench("plot", str(run), *words).out.split() == [str(out / "speedup-vs-gamma.svg")]
+    assert not list((run / "figures").iterdir())
+
+
+def test_two_runs_of_one_name_share_a_figure(specbench: Command, run: Path, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.4, 0.01)}
+    other = simulate_run(tmp_path / "b" / "run", drafters, gammas=(1, 4), prompts=6, tokens=24)
+    words = ("--figure", "speedup-vs-gamma", "--format", "svg", "--out", str(tmp_path / "out"))
+    assert specbench("plot", str(run), str(other), *words).code == 0
+
+
+def test_notes_go_to_stderr(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.01)}
+    folder = simulate_run(tmp_path / "run", drafters, gammas=(2,), prompts=1)
+    result = specbench("plot", str(folder), "--format", "svg", "--figure", "speedup-vs-alpha")
+    assert result.code == 0
+    assert result.err.startswith("note: few prompts")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--figure", "speedup-vs-alpah"), "speedup-vs-alpha"),
+        (("--format", "gif"), "gif"),
+        (("--format", ","), ","),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_read(
+    specbench: Command, words: tuple[str, ...], says: str
+) -> None:
+    assert says in specbench("plot", "no/such/run", *words).error_line
+
+
+def test_no_such_run_is_named(specbench: Command) -> None:
+    assert "no/such/run" in specbench("plot", "no/such/run").error_line
+
+
+def test_a_run_without_speedups_is_refused(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.01)}
+    folder = simulate_run(tmp_path / "run", drafters, gammas=(2,), prompts=2, baseline=False)
+    assert "baseline" in specbench("plot", str(folder)).error_line
+    assert not list((folder / "figures").iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    specbench: Command, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    error = specbench("plot", str(run), "--out", str(tmp_path / "file")).error_line
+    assert str(tmp_path / "file") in error

@@ -1,0 +1,140 @@
+"""``specbench run``: options reach the sweep, wrong ones end in one line before anything loads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from specbench.cli import run as run_module
+from specbench.sweep.config import OPTION_FIELDS, SweepConfig
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SweepConfig]:
+    """The sweeps that ``specbench run`` would have measured."""
+    sweeps: list[SweepConfig] = []
+    monkeypatch.setattr(run_module, "_measure", sweeps.append)
+    return sweeps
+
+
+def test_without_options_it_is_the_main_job(specbench, asked):
+    assert specbench("run").code == 0
+    assert asked == [SweepConfig()]
+
+
+def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
+    prompts = tmp_path / "mine.jsonl"
+    prompts.write_text('{"prompt": "hello"}\n')
+    line = (
+        "--target Qwen/Qwen3-0.6B --drafter ngram,max=3 --drafter early-exit:4 --gamma 1,2 "
+        "--gamma 8 --temperature 0,0.7 --top-k 40 --top-p 0.9 --batch-size 1,4 --prompts 12 "
+        "--max-new-tokens 64 --repeats 2 --backend native --device cpu --dtype bf16 "
+        "--attention eager --threads 2 --seed 7 --ignore-eos --prompt-source offline "
+        f"--out runs/x --resume --retry-failed --task code,{prompts}"
+    )
+    result = specbench("run", *line.split())
+    assert (result.code, result.err) == (0, "")
+    assert asked[0].model_dump() == {
+        "target": "Qwen/Qwen3-0.6B",
+        "drafters": ["ngram,max=3", "early-exit:4"],
+        "gammas": [1, 2, 8],
+        "temperatures": [0.0, 0.7],
+        "top_k": 40,
+        "top_p": 0.9,
+        "batch_sizes": [1, 4],
+        "tasks": ["code", str(prompts)],
+        "prompts": 12,
+        "max_new_tokens": 64,
+        "repeats": 2,
+        "backends": ["native"],
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "attention": "eager",
+        "threads": 2,
+        "seed": 7,
+        "ignore_eos": True,
+        "prompt_source": "offline",
+        "out": Path("runs/x"),
+        "resume": True,
+        "retry_failed": True,
+    }
+
+
+def test_a_file_gives_options_and_the_command_line_wins(specbench, asked, tmp_path: Path):
+    file = tmp_path / "sweep.toml"
+    file.write_text('gamma = [1, 3]\nbatch-size = "2,4"\nignore-eos = true\n')
+    specbench("run", "--config", str(file), "--gamma", "5", "--stop-at-eos")
+    assert asked[0].gammas == [5]
+    assert asked[0].batch_sizes == [2, 4]
+    assert asked[0].ignore_eos is False
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("--gamma 0", ["--gamma '0' is not usable", "1 or more"]),
+        ("--gamma -2", ["--gamma '-2'"]),
+        ("--gamma two", ["--gamma 'two'"]),
+        ("--gamma 1,,2", ["--gamma ''"]),
+        ("--temperature -1", ["--temperature '-1'", "0 or more"]),
+        ("--temperature nan", ["--temperature 'nan'"]),
+        ("--batch-size 0", ["--batch-size '0'"]),
+        ("--top-p 0", ["--top-p '0'"]),
+        ("--top-p 1.5", ["--top-p '1.5'"]),
+        ("--top-k -1", ["--top-k '-1'"]),
+        ("--prompts 0", ["--prompts '0'"]),
+        ("--repeats 0", ["--repeats '0'"]),
+        ("--max-new-tokens few", ["--max-new-tokens 'few'"]),
+        ("--seed -1", ["--seed '-1'"]),
+        ("--threads 0", ["--threads '0'"]),
+        ("--device tpu", ["--device 'tpu'", "cuda:N"]),
+        ("--dtype int4", ["--dtype 'int4'", "float32"]),
+        ("--attention fast", ["--attention 'fast'"]),
+        ("--prompt-source web", ["--prompt-source 'web'", "offline"]),
+        ("--drafter ngrm", ["unknown drafter 'ngrm'", "Did you mean 'ngram'?"]),
+        ("--drafter none", ["'none'", "plain decoding"]),
+        ("--task chatt", ["unknown task 'chatt'", "Did you mean 'chat'?"]),
+        ("--task nothing.jsonl", ["no prompt file 'nothing.jsonl'"]),
+        ("--backend vllmm", ["unknown backend 'vllmm'"]),
+        ("--config nothing.toml", ["nothing.toml", "No such file"]),
+        ("--gama 1", ["no such option: --gama", "--gamma"]),
+        ("--gamma", ["--gamma", "requires an argument"]),
+    ],
+)
+def test_a_bad_option_is_one_line(specbench, asked, words: str, parts: list[str]):
+    line = specbench("run", *words.split()).error_line
+    for part in parts:
+        assert part in line
+    assert asked == []
+
+
+def test_a_file_with_an_unknown_key_gets_a_suggestion(specbench, asked, tmp_path: Path):
+    file = tmp_path / "sweep.toml"
+    file.write_text("gammma = 1\n")
+    line = specbench("run", "--config", str(file)).error_line
+    assert "unknown key 'gammma'" in line
+    assert "Did you mean 'gamma'?" in line
+    assert asked == []
+
+
+def test_the_help_has_every_option_and_states_the_real_defaults(specbench):
+    text = " ".join(specbench("run", "--help").out.split())
+    for option in OPTION_FIELDS:
+        assert f"--{option} " in text
+    config = SweepConfig()
+    stated = {
+        option: re.search(rf"--{option} .*?Default: (\S+?)[.,]? ", text)
+        for option in ("target", "gamma", "temperature", "top-k", "top-p", "batch-size", "task")
+    } | {
+        option: re.search(rf"--{option} .*?Default: (\S+?)[.,]? ", text)
+        for option in ("prompts", "max-new-tokens", "repeats", "backend", "seed")
+    }
+    for option, found in stated.items():
+        assert found is not None, option
+        value = getattr(config, OPTION_FIELDS[option])
+        items = value if isinstance(value, list) else [value]
+        shown = ",".join(f"{item:g}" if isinstance(item, float) else str(item) for item in items)
+        expected = config.target_name if option == "target" else shown
+        assert found.group(1) == expected, option

@@ -1,0 +1,14 @@
+"""What all tests share: no network, no screen, no colour, so that every machine tests the same."""
+
+from __future__ import annotations
+
+import os
+
+# Set before any test imports the libraries that read them.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["MPLBACKEND"] = "Agg"
+os.environ["COLUMNS"] = "80"
+os.environ["NO_COLOR"] = "1"
+os.environ.pop("FORCE_COLOR", None)

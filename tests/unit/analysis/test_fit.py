@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specbench.analysis.fit import GroupFit, RunFit, fit_run
+from specbench.errors import SpecbenchError
+from specbench.records.store import load_run
+from specbench.theory import closed_form
+from tests.simulate import SimulatedDrafter, simulate_run
+
+NGRAM = {"ngram": SimulatedDrafter(alpha=0.7, c=0.1)}
+
+
+def fitted(folder: Path) -> RunFit:
+    return fit_run(load_run(folder))
+
+
+def only(run: RunFit) -> GroupFit:
+    (group,) = run.groups
+    return group
+
+
+def test_chosen_truth_is_found(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run", NGRAM, prompts=16, v=lambda gamma, _: 1 + 0.1 * gamma, overhead=0.07
+    )
+    group = only(fitted(folder))
+    assert group.alpha == pytest.approx(0.7, abs=0.03)
+    assert group.alpha_ci is not None
+    assert group.alpha_ci[0] < 0.7 < group.alpha_ci[1]
+    assert group.c == pytest.approx(0.1, rel=0.02)
+    assert group.c_ci is not None
+    assert group.c_ci[0] < group.c < group.c_ci[1]
+    assert group.c_ci[1] - group.c_ci[0] < 0.01
+    assert group.overhead == pytest.approx(0.07, rel=0.03)
+    assert group.num_prompts == 16
+    assert [point.gamma for point in group.points] == [1, 2, 4, 8]
+    for point in group.points:
+        assert point.v == pytest.approx(1 + 0.1 * point.gamma, rel=0.02)
+        assert point.closed_form == closed_form.speedup(group.alpha, point.gamma, group.c)
+        assert point.speedup_ci is not None
+        assert point.speedup is not None
+        assert point.extended is not None
+        # The extended model leaves the tokens cut at the end of an output, and noise.
+        assert point.extended * (1 - (point.cut_share or 0)) == pytest.approx(
+            point.speedup, rel=0.08
+        )
+        assert point.error_closed_form == pytest.approx(point.closed_form / point.speedup - 1)
+    assert group.points[-1].error_closed_form == pytest.approx(
+        (0.8 + 1.8 + 0.07) / (0.8 + 1.0) - 1, abs=0.15
+    )
+
+
+def test_one_repeat_gives_what_the_records_say(tmp_path: Path) -> None:
+    run = load_run(simulate_run(tmp_path / "run", NGRAM, gammas=(1, 4)))
+    group = only(fit_run(run))
+    records = {cell.gamma: cell for cell in run.cells if not cell.is_baseline}
+    for point in group.points:
+        record = records[point.gamma]
+        for name in ("alpha", "tau", "c", "v", "overhead", "speedup", "noise_floor"):
+            assert getattr(point, name) == pytest.approx(getattr(record, name)), name
+        assert point.speedup_ci == pytest.approx(record.speedup_ci)
+        assert point.alpha_ci == pytest.approx(record.alpha_ci)
+    counted = records.values()
+    assert group.alpha == pytest.approx(
+        sum(cell.num_accepted or 0 for cell in counted)
+        / sum(cell.num_evaluated or 0 for cell in counted)
+    )
+
+
+def test_one_gamma_pools_to_its_own_c(tmp_path: Path) -> None:
+    (point,) = only(fitted(simulate_run(tmp_path / "run", NGRAM, gammas=(4,)))).points
+    group = only(fitted(tmp_path / "run"))
+    assert group.c == pytest.approx(point.c)
+    assert group.alpha_ci == pytest.approx(point.alpha_ci)
+
+
+def test_repeats_are_pooled_and_narrow_nothing_but_noise(tmp_path: Path) -> None:
+    once = only(fitted(simulate_run(tmp_path / "once", NGRAM, gammas=(4,), seed=1)))
+    thrice = only(fitted(simulate_run(tmp_path / "thrice", NGRAM, gammas=(4,), repeats=3, seed=1)))
+    assert thrice.points[0].num_cells == 3
+    assert thrice.points[0].num_rounds > 2 * once.points[0].num_rounds
+    assert thrice.num_prompts == once.num_prompts  # the same conversations, not more of them
+
+
+def test_two_turns_of_a_conversation_are_one_cluster(tmp_path: Path) -> None:
+    group = only(fitted(simulate_run(tmp_path / "run", NGRAM, prompts=12, turns=2)))
+    assert group.num_prompts == 6
+
+
+def test_costs_at_a_larger_batch_come_from_full_steps(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run",
+        NGRAM,
+        gammas=(2, 4),
+        batch_sizes=(4,),
+        prompts=16,
+        v=lambda gamma, batch: 1 + 0.02 * gamma * batch,
+    )
+    group = only(fitted(folder))
+    assert group.c == pytest.approx(0.1, rel=0.03)
+    assert group.c_ci is not None
+    assert group.c_ci[0] < 0.1 < group.c_ci[1]
+    assert [point.v for point in group.points] == pytest.approx([1.16, 1.32], rel=0.03)
+
+
+def test_rounds_that_drafted_nothing_lower_the_extended_model_only(tmp_path: Path) -> None:
+    rare = {"ngram": SimulatedDrafter(alpha=0.7, c=0.0, d0=0.01, draft_chance=0.4)}
+    group = only(fitted(simulate_run(tmp_path / "run", rare, gammas=(4,), prompts=24)))
+    (point,) = group.points
+    assert point.error_closed_form is not None
+    assert point.error_closed_form > 0.3
+    assert point.error_extended == pytest.approx(0.0, abs=0.08)
+
+
+def test_groups_are_told_apart(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run",
+        {**NGRAM, "synthetic:0.5": SimulatedDrafter(alpha=0.5, c=0.0)},
+        gammas=(2,),
+        tasks=("code", "chat"),
+        temperatures=(0.0, 1.0),
+        prompts=6,
+        tokens=16,
+    )
+    run = fitted(folder)
+    assert [(g.key.setting.task, g.key.setting.temperature, g.key.drafter) for g in run.groups] == [
+        (task, temperature, drafter)
+        for task in ("code", "chat")
+        for temperature in (0.0, 1.0)
+        for drafter in ("ngram", "synthetic:0.5")
+    ]
+    assert {g.key.drafter for g in run.groups if g.synthetic} == {"synthetic:0.5"}
+
+
+def test_without_a_baseline_acceptance_is_all_there_is(tmp_path: Path) -> None:
+    run = fitted(simulate_run(tmp_path / "run", NGRAM, gammas=(2,), baseline=False))
+    group = only(run)
+    assert group.alpha is not None
+    assert (group.c, group.c_ci, group.overhead, group.model) == (None, None, None, None)
+    (point,) = group.points
+    assert (point.speedup, point.closed_form, point.extended, point.error_extended) == (None,) * 4
+    assert any("no baseline finished" in note for note in run.warnings)
+
+
+def test_one_prompt_has_numbers_but_no_intervals(tmp_path: Path) -> None:
+    run = fitted(simulate_run(tmp_path / "run", NGRAM, gammas=(2,), prompts=1))
+    group = only(run)
+    assert group.alpha is not None
+    assert (group.alpha_ci, group.c_ci, group.points[0].speedup_ci) == (None, None, None)
+    assert any(note.startswith("few prompts: intervals rest on 1 ") for note in run.warnings)
+
+
+def test_a_drafter_that_never_drafts_has_no_alpha(tmp_path: Path) -> None:
+    silent = {"ngram": SimulatedDrafter(alpha=0.5, c=0.1, draft_chance=0.0)}
+    run = fitted(simulate_run(tmp_path / "run", silent, gammas=(2,)))
+    assert (only(run).alpha, only(run).model) == (None, None)
+    assert any("no token was ever drafted" in note for note in run.warnings)
+
+
+def test_divergence_and_failures_are_shouted(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run", NGRAM, gammas=(2, 4), failed=[("ngram", 4)], lossless="DIVERGED"
+    )
+    run = fitted(folder)
+    assert run.warnings[0].startswith("DIVERGED")
+    assert "ngram γ = 2" in run.warnings[0]
+    assert any("1 cell failed" in note and "simulated failure" in note for note in run.warnings)
+    assert only(run).points[0].lossless == "DIVERGED"
+
+
+def test_an_honest_run_has_nothing_to_warn_about(tmp_path: Path) -> None:
+    assert fitted(simulate_run(tmp_path / "run", NGRAM, gammas=(2,), drift=0.01)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("drafters", "options", "says"),
+    [
+        ({}, {"tasks": ()}, "no finished cell"),
+        ({}, {}, "baselines only"),
+        (NGRAM, {"gammas": (2,), "failed": [("ngram", 2)]}, "simulated failure"),
+    ],
+)
+def test_nothing_to_fit_is_one_clear_error(
+    tmp_path: Path, drafters: dict[str, SimulatedDrafter], options: dict[str, object], says: str
+) -> None:
+    folder = simulate_run(tmp_path / "run", drafters, **options)  # type: ignore[arg-type]
+    with pytest.raises(SpecbenchError) as caught:
+        fitted(folder)
+    assert says in str(caught.value)
+    assert caught.value.hint

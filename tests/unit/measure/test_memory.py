@@ -1,0 +1,77 @@
+"""Peak memory: that a peak inside the region is seen and one before it is not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from specbench.measure import memory
+from specbench.measure.memory import PeakMemory, capacity_bytes
+from tests.unit.measure.fakes import FakeCuda
+
+BLOCK_BYTES = 64 * 2**20
+SLACK_BYTES = 16 * 2**20
+
+
+def touch_and_free(size: int) -> None:
+    block = bytearray(size)
+    block[::4096] = b"x" * len(block[::4096])
+
+
+def test_a_block_freed_inside_the_region_counts():
+    before = psutil.Process().memory_info().rss
+    with PeakMemory("cpu") as region:
+        touch_and_free(BLOCK_BYTES)
+    assert region.peak_bytes is not None
+    assert region.peak_bytes >= before + BLOCK_BYTES - SLACK_BYTES
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux only")
+def test_a_block_freed_before_the_region_does_not_count():
+    touch_and_free(4 * BLOCK_BYTES)
+    resident = psutil.Process().memory_info().rss
+    with PeakMemory("cpu") as region:
+        pass
+    assert region.method == "VmHWM"
+    assert region.peak_bytes is not None
+    assert region.peak_bytes < resident + SLACK_BYTES
+
+
+def test_without_the_kernels_mark_a_thread_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(memory, "_PROC_SELF", tmp_path / "absent")
+    before = psutil.Process().memory_info().rss
+    with PeakMemory("cpu") as region:
+        block = bytearray(BLOCK_BYTES)
+        block[::4096] = b"x" * len(block[::4096])
+        time.sleep(0.05)
+        del block
+    assert region.method.startswith("resident size sampled")
+    assert region.peak_bytes is not None
+    assert region.peak_bytes >= before + BLOCK_BYTES - SLACK_BYTES
+
+
+def test_on_cuda_the_peak_of_tensors_is_reset_and_read():
+    cuda = FakeCuda()
+    cuda.peaks["cuda:1"] = 10**9
+    with PeakMemory("cuda:1", cuda) as region:
+        assert cuda.peaks["cuda:1"] == 0
+        cuda.peaks["cuda:1"] = 123
+    assert region.peak_bytes == 123
+    assert region.method == "torch.cuda.max_memory_allocated"
+
+
+def test_the_gpu_says_its_own_capacity():
+    assert capacity_bytes("cuda:0", FakeCuda()) == 80 * 2**30
+
+
+def test_a_containers_limit_lowers_the_capacity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    total = psutil.virtual_memory().total
+    limit = tmp_path / "memory.max"
+    limit.write_text("max\n")
+    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (limit, tmp_path / "absent"))
+    assert capacity_bytes("cpu") == total
+    limit.write_text(f"{2**29}\n")
+    assert capacity_bytes("cpu") == 2**29

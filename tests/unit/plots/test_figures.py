@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from specbench import registry
+from specbench.errors import SpecbenchError
+from specbench.plots import base, speedup_vs_alpha, speedup_vs_gamma
+from specbench.theory import closed_form
+from tests.unit.plots.frames import points
+
+TASKS = ("translation", "summarization", "code", "chat")
+DRAFTERS = ("ngram", "model:ORG/A-LONG-NAME", "early-exit:6")
+FIGURES = ("speedup-vs-alpha", "speedup-vs-gamma")
+
+
+def draw(name: str, frame: pd.DataFrame) -> Figure:
+    figure = registry.load("plots", name).draw(frame)
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def texts_of_legend(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_every_figure_is_found_by_name_and_describes_itself() -> None:
+    assert set(registry.names("plots")) >= set(FIGURES)
+    for name in registry.names("plots"):
+        assert registry.describe("plots", name).endswith(".")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        points(),
+        points(DRAFTERS, TASKS, (0.0, 1.0), (1,), (1, 2, 4, 8)),
+        points(DRAFTERS[:2], TASKS[:2], (0.0,), (1, 4, 8), (2, 4)),
+        points(("ngram",), ("code",), (0.0, 0.3, 0.7, 1.0, 1.3), (1,), (3,)),
+    ],
+    ids=["one point", "a whole run", "batches", "five temperatures"],
+)
+def test_labels_units_and_a_legend_that_lies_over_no_panel(name: str, frame: pd.DataFrame) -> None:
+    figure = draw(name, frame)
+    figure.draw_without_rendering()
+    assert "speedup over the baseline (×)" in figure.get_supylabel()
+    assert ("α" if name.endswith("alpha") else "γ") in figure.get_supxlabel()
+    assert "SmolLM2-135M-Instruct" in figure.get_suptitle()
+    (legend,) = figure.legends
+    beside = legend.get_window_extent()
+    for axis in figure.axes:
+        assert not beside.overlaps(axis.get_window_extent())
+        assert axis.get_title()
+        # The no-gain line is in every panel.
+        assert any(list(line.get_ydata()) == [1.0, 1.0] for line in axis.get_lines())
+    titles = [axis.title.get_window_extent() for axis in figure.axes]
+    assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[:i])
+
+
+def test_alpha_has_a_panel_per_drafter_and_batch_with_a_curve_per_gamma() -> None:
+    frame = points(DRAFTERS, TASKS[2:], (0.0, 1.0), (1, 4), (2, 8))
+    figure = speedup_vs_alpha.draw(frame)
+    assert len(figure.axes) == 6
+    curves = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 101]
+    assert len(curves) == 2
+    c = frame[frame["drafter"] == "ngram"]["fit_c"].iloc[0]
+    assert curves[1].get_ydata()[70] == pytest.approx(closed_form.speedup(0.7, 8, c))
+    assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in curves}) == 2
+    assert {"γ = 2", "γ = 8", "code", "T = 1", "no gain (1×)"} <= set(texts_of_legend(figure))
+
+
+def test_alpha_points_stand_at_the_measured_values_with_both_intervals() -> None:
+    frame = points(gammas=(4,))
+    (container,) = speedup_vs_alpha.draw(frame).axes[0].containers
+    line, _, bars = container
+    assert line.get_xydata().tolist() == [[frame["alpha"].iloc[0], frame["speedup"].iloc[0]]]
+    ends = [segment for bar in bars for segment in bar.get_segments()]
+    assert ends[0][:, 0] == pytest.approx([frame["alpha_low"].iloc[0], frame["alpha_high"].iloc[0]])
+    assert ends[1][:, 1] == pytest.approx(
+        [frame["speedup_low"].iloc[0], frame["speedup_high"].iloc[0]]
+    )
+
+
+def test_gamma_has_a_panel_per_task_temperature_and_batch() -> None:
+    figure = speedup_vs_gamma.draw(points(DRAFTERS, TASKS, (0.0, 1.0), (1, 4), (1, 2, 4)))
+    assert len(figure.axes) == 4 * 2 * 2
+    assert figure.axes[0].get_title() == "translation · T = 0 · batch 1"
+    assert len(figure.axes[0].containers) == 3  # measured points of three drafters
+    labels = [tick.get_text() for tick in figure.axes[-1].get_xticklabels()]
+    assert labels == ["1", "2", "4"]
+
+
+def test_gamma_lines_are_the_models() -> None:
+    frame = points(gammas=(1, 2, 4, 8))
+    lines = speedup_vs_gamma.draw(frame).axes[0].get_lines()
+    closed = next(line for line in lines if len(line.get_xdata()) == 8)
+    alpha, c = frame["fit_alpha"].iloc[0], frame["fit_c"].iloc[0]
+    assert list(closed.get_ydata()) == pytest.approx(
+        [closed_form.speedup(alpha, gamma, c) for gamma in range(1, 9)]
+    )
+    assert any(
+        len(line.get_ydata()) == 4 and list(line.get_ydata()) == list(frame["extended"])
+        for line in lines
+    )
+
+
+def test_names_differ_in_more_than_colour() -> None:
+    looks = base.named_looks([f"drafter {index}" for index in range(7)])
+    assert len({look.marker for look in looks.values()}) == 7
+    ordered = base.ordered_looks([1, 2, 3, 4, 6, 8])
+    assert len({str(look.dash) for look in ordered.values()}) == 6
+
+
+def test_lightness_rises_with_gamma() -> None:
+    def lightness(colour: str) -> float:
+        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    values = [lightness(look.colour) for look in base.ordered_looks([1, 2, 4, 8]).values()]
+    assert all(later - earlier > 20 for earlier, later in itertools.pairwise(values))
+
+
+def test_synthetic_drafters_are_called_so() -> None:
+    frame = points(("synthetic:0.8",))
+    assert "synthetic" in speedup_vs_alpha.draw(frame).axes[0].get_title()
+    assert "synthetic:0.8" in texts_of_legend(speedup_vs_gamma.draw(frame))
+
+
+def test_two_runs_are_told_apart() -> None:
+    frame = pd.concat([points(), points().assign(run="other")], ignore_index=True)
+    assert {"ngram · main", "ngram · other"} <= set(texts_of_legend(speedup_vs_gamma.draw(frame)))
+    assert len(speedup_vs_alpha.draw(frame).axes) == 2
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_points_without_an_interval_or_noise_floor_are_drawn_bare(name: str) -> None:
+    frame = points(gammas=(2, 4))
+    frame[["alpha_low", "alpha_high", "speedup_low", "speedup_high", "noise_floor"]] = float("nan")
+    figure = draw(name, frame)
+    figure.draw_without_rendering()
+    assert "noise floor" not in texts_of_legend(figure)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nothing_measured_is_refused(name: str) -> None:
+    for frame in (points().assign(speedup=float("nan")), points().iloc[:0]):
+        with pytest.raises(SpecbenchError) as caught:
+            draw(name, frame)
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_files_are_written_and_repeat_byte_for_byte(name: str, tmp_path: Path) -> None:
+    first = base.save(draw(name, points()), tmp_path / "a", name, ["png", "svg"])
+    second = base.save(draw(name, points()), tmp_path / "b", name, ["png", "svg"])
+    assert [path.name for path in first] == [f"{name}.png", f"{name}.svg"]
+    assert first[0].read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in first[1].read_bytes()
+    for one, two in zip(first, second, strict=True):
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SpecbenchError) as caught:
+        base.save(draw(FIGURES[0], points()), tmp_path / "file" / "figures", "x", ["png"])
+    assert "--out" in str(caught.value)
+
+
+def test_no_global_state_of_pyplot_is_touched() -> None:
+    draw(FIGURES[0], points())
+    assert "matplotlib.pyplot" not in sys.modules
