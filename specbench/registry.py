@@ -1,8 +1,8 @@
 """Finds drafters, backends, figures and tasks by file name, without importing them.
 
-A file is a plug-in: ``drafters/early_exit.py`` is the drafter ``early-exit``, ``tasks/chat.toml`` is
-the task ``chat``. Listing reads the folder, describing reads the first line of the docstring from
-the source, and only :func:`load` imports, so that ``specbench drafters`` never starts torch.
+A file is a plug-in: ``drafters/early_exit.py`` is the drafter ``early-exit``, ``tasks/chat.toml``
+is the task ``chat``. Listing reads the folder, describing reads the first line of the docstring
+from the source, and only :func:`load` imports, so that ``specbench drafters`` never starts torch.
 
 >>> "ngram" in names("drafters")
 True
@@ -23,11 +23,11 @@ from specbench.errors import SpecbenchError
 Kind = Literal["drafters", "backends", "plots", "tasks"]
 
 _PACKAGE = Path(__file__).parent
-_NOT_A_PLUGIN = {"base"}
+_NOT_A_PLUGIN = {"base", "spec"}
 
 
 def tasks_dir() -> Path:
-    """The folder of task files: inside an installed wheel, else beside the package in a checkout."""
+    """The folder of task files: inside an installed wheel, or beside the package in a checkout."""
     installed = _PACKAGE / "_tasks"
     return installed if installed.is_dir() else _PACKAGE.parent / "tasks"
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from specbench.records.schema import Block, Cell, CellRecord
     from specbench.sweep.report import PlanLike
 
+_BAR_WIDTH = 12
+
 
 def reporter_for_terminal(stream: TextIO | None = None) -> LineReporter:
     """A bar if stderr is a terminal, else a line per cell. Use it as a context manager."""
@@ -129,10 +131,10 @@ class BarReporter(LineReporter):
 
         super().started(plan, done)
         self._progress = Progress(
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=_BAR_WIDTH),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.fields[left]}", markup=False),
+            TextColumn("{task.description}", markup=False),
             console=self._console,
             transient=True,
         )
@@ -142,11 +144,14 @@ class BarReporter(LineReporter):
     def cell_started(self, cell: Cell, index: int, total: int) -> None:
         super().cell_started(cell, index, total)
         if self._progress is not None and self._bar is not None:
+            left = self._time_left().removeprefix(", ")
+            room = self._console.width - _BAR_WIDTH - len(f"{total}/{total}{left}") - 4
+            title = cell_title(cell)
             self._progress.update(
                 self._bar,
-                description=cell_title(cell),
-                completed=index - 1,
-                left=self._time_left().removeprefix(", "),
+                description=title if len(title) <= room else f"{title[: max(room - 1, 0)]}…",
+                completed=self._done + self._measured,
+                left=left,
             )
 
     def cell_finished(self, record: CellRecord) -> None:

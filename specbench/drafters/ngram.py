@@ -73,7 +73,9 @@ class NgramDrafter(Drafter):
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> NgramDrafter:
         return cls(
-            spec.integer("min", 1), spec.integer("max", 3), spec.choice("match", ("recent", "first"))
+            spec.integer("min", 1),
+            spec.integer("max", 3),
+            spec.choice("match", ("recent", "first")),
         )
 
     def start(self, session: Session) -> None:

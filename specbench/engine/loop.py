@@ -29,7 +29,9 @@ class Decoder(Protocol):
 
     session: Session
     clock: Clock
-    drafter: Drafter | None
+
+    @property
+    def drafter(self) -> Drafter | None: ...
 
     def round(self) -> Round: ...
 

@@ -5,6 +5,7 @@ Clock marks are resolved to seconds only when the cell has ended, because on a G
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from specbench.engine.request import Generation, Request
@@ -93,12 +94,14 @@ class Recorder:
     def generation(self) -> Generation:
         """All columns, seconds resolved."""
         seconds = [
-            tuple(self.clock.seconds(a, b) for a, b in zip(marks, marks[1:], strict=False))
+            tuple(self.clock.seconds(a, b) for a, b in itertools.pairwise(marks))
             for marks in self._steps
         ]
         decode_s = dict.fromkeys(range(len(self.requests)), 0.0)
         for owner, step in zip(self._rounds["request"], self._rounds["step"], strict=True):
-            for column, value in zip(("draft_s", "verify_s", "other_s"), seconds[step], strict=True):
+            for column, value in zip(
+                ("draft_s", "verify_s", "other_s"), seconds[step], strict=True
+            ):
                 self._rounds[column].append(value)
             decode_s[owner] += sum(seconds[step])
         requests: dict[str, list[Any]] = {}

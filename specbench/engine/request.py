@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-
 @dataclass(frozen=True)
 class Request:
     """One prompt to continue.
@@ -52,5 +51,3 @@ class Generation:
     def outputs(self) -> list[list[int]]:
         """Output token ids per request, in the order the requests were given."""
         return self.requests["output_ids"]
-
-

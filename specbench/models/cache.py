@@ -60,7 +60,9 @@ class RowCache(Cache):
         """
         self._extent = max(starts) + width
         if self._extent > self.num_slots:
-            raise ValueError(f"slot {self._extent - 1} is beyond the cache's {self.num_slots} slots")
+            raise ValueError(
+                f"slot {self._extent - 1} is beyond the cache's {self.num_slots} slots"
+            )
         if len(set(starts)) == 1:
             self._common_start = starts[0]
         else:

@@ -13,6 +13,7 @@ dependency is fetched. Installers, in the order in which they are tried:
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -31,6 +32,7 @@ from specbench.models.progress import SILENT, Progress, tree_size, watch_size
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 _REASON_CHARS = 200
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _CAUSE = re.compile(r"^(error|caused by|cause|because|WARNING):?\s+", re.IGNORECASE)
 _SKIPPED = re.compile(r"not a trusted or secure host|Could not fetch URL")
 _OBJECTS = re.compile(r"<[^>]*>:? ?|'?: /\S*$")
@@ -117,7 +119,9 @@ def reason_of(output: str) -> str:
     said = [line for line in lines if line] or ["it said nothing"]
     broken = [line for line in said if "connection broken by" in line]
     skipped = [line for line in said if line.startswith("WARNING: ") and _SKIPPED.search(line)]
-    causes = [line for line in said if _CAUSE.match(line)]
+    causes = [line for line in said if _CAUSE.match(line) and not line.endswith("Exception:")]
+    if any(_NO_SPACE in line for line in said):
+        return _NO_SPACE
     if broken:
         text = broken[-1].partition("connection broken by")[2].strip(" '\"")
         text = "the package index can't be reached: " + _OBJECTS.sub("", text)

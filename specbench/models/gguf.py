@@ -79,11 +79,20 @@ def convert(path: Path, folder: Path, progress: Progress = SILENT) -> tuple[str,
 
     Returns:
         Notices on what could not be made sure.
+
+    Raises:
+        SpecbenchError: as :func:`load`.
+        OSError: the folder can't be written.
     """
+    from safetensors import SafetensorError
+
     loaded = load(path, progress=progress, label="converting to safetensors (once)")
-    with quiet_transformers():
-        loaded.model.save_pretrained(folder)
-        loaded.tokenizer.save_pretrained(folder)
+    try:
+        with quiet_transformers():
+            loaded.model.save_pretrained(folder)
+            loaded.tokenizer.save_pretrained(folder)
+    except SafetensorError as error:  # its way to say that a file can't be written
+        raise OSError(str(error)) from error
     return loaded.notices
 
 

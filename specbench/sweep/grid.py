@@ -60,7 +60,7 @@ def plan(config: SweepConfig, tasks: Sequence[str] | None = None) -> Plan:
         config.backends, names, config.temperatures, config.batch_sizes, range(config.repeats)
     )
     for backend, task, temperature, batch_size, repeat in axes:
-        shared = {
+        shared: dict[str, Any] = {
             "target": config.target_name,
             "temperature": temperature,
             "top_k": config.top_k,
@@ -78,7 +78,9 @@ def plan(config: SweepConfig, tasks: Sequence[str] | None = None) -> Plan:
                 spec, gamma=gamma, temperature=temperature, batch_size=batch_size
             )
             if batch_size > config.prompts:
-                reason = f"batch size {batch_size} needs as many prompts, there are {config.prompts}"
+                reason = (
+                    f"batch size {batch_size} needs as many prompts, there are {config.prompts}"
+                )
             if reason is None:
                 block.append(cell)
             else:

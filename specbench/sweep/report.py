@@ -86,4 +86,3 @@ class SilentReporter:
 
     def finished(self, run_folder: Path) -> None:
         pass
-

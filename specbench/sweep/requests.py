@@ -62,9 +62,7 @@ class RequestMaker:
                 histories[prompt.id].append(
                     self.backend.tokenizer.decode(answer, skip_special_tokens=True).strip()
                 )
-            by_turn.append(
-                [replace(r, reference=recorded.get(r.prompt_id, [])) for r in requests]
-            )
+            by_turn.append([replace(r, reference=recorded.get(r.prompt_id, [])) for r in requests])
         self._save(workload, recorded)
         order = {prompt.id: index for index, prompt in enumerate(workload.prompts)}
         return sorted(

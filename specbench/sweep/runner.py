@@ -1,7 +1,7 @@
 """Runs a sweep: load, check, then block by block, every finished cell on disk before the next.
 
 A cell that fails or runs out of memory becomes a line that says so, and the sweep goes on. A run
-that was stopped continues when the same sweep is started again: finished cells are kept, the rest is
+that was stopped continues when the same sweep is started again: finished cells are kept, the rest
 measured. Nothing that the user could have got wrong is left to be found after the first
 measurement.
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from specbench.cli.console import (
     BarReporter,
@@ -111,3 +112,23 @@ def test_the_steps_before_the_sweep_are_shown_on_the_same_stream(kind: type[Line
     reporter = kind(stream)
     reporter.progress.note("reading weights")
     assert stream.getvalue() == "reading weights\n"
+
+
+def test_a_long_name_never_costs_the_bar_or_the_time_left(monkeypatch: pytest.MonkeyPatch):
+    now = Now()
+    with BarReporter(Terminal(), now) as reporter:
+        reporter.started(SimpleNamespace(cells=[cell()] * 10))
+        for index in (1, 2):
+            reporter.cell_started(cell(drafter="model:" + "x" * 100), index, 10)
+            now.seconds += 30
+            reporter.cell_finished(record())
+        assert reporter._progress is not None
+        paper = Console(file=io.StringIO(), width=80)
+        with paper.capture() as shown:
+            paper.print(reporter._progress.get_renderable())
+    lines = shown.get().splitlines()
+    assert len(lines) == 1
+    assert len(lines[0].rstrip()) <= 80
+    assert "1/10" in lines[0]
+    assert "about 4 min left chat, T = 0, batch 1, model:x" in lines[0]
+    assert lines[0].rstrip().endswith("…")

@@ -195,6 +195,15 @@ def test_the_environments_maker_comes_first(
             "error: Failed to fetch: `https://name:secret@host/simple/`\n",
             "Failed to fetch: `https://host/simple/`",
         ),
+        (
+            "ERROR: Exception:\nTraceback (most recent call last):\n"
+            "OSError: [Errno 28] No space left on device\n",
+            "No space left on device",
+        ),
+        (
+            "ERROR: Exception:\nTraceback (most recent call last):\nValueError: odd\n",
+            "ValueError: odd",
+        ),
         ("", "it said nothing"),
     ],
 )

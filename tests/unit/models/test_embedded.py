@@ -218,12 +218,13 @@ def test_too_little_space_is_one_line(
 def test_a_disk_that_fills_up_is_one_line(
     with_wheel: TinyDefault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from specbench.models import gguf
+    import safetensors.torch
+    from transformers import modeling_utils
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def full(*_: object, **__: object) -> None:
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(gguf, "convert", full)
+    monkeypatch.setattr(modeling_utils, "safe_save_file", full)
     with pytest.raises(SpecbenchError) as caught:
         embedded.obtain()
     assert "No space left on device" in caught.value.message
@@ -261,3 +262,25 @@ def test_the_hub_serves_last_and_is_named(
     assert manifest["revision"] == hub.commit
     assert manifest["sha256"] == manifest["files"]["model.safetensors"] != tiny_default.sha256
     assert embedded.obtain().hub_id == DEFAULT_NAME
+
+
+@pytest.mark.slow
+def test_the_real_default_has_its_tokenizer_and_shape() -> None:
+    """Ids as the original tokenizer gives them: its digit rule, its default system prompt."""
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    source = embedded.obtain()
+    tokenizer = AutoTokenizer.from_pretrained(source.path)
+    question = [{"role": "user", "content": "What is gravity?"}]
+    ids = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_dict=False)
+    system = [1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018]
+    system += [411, 407, 19712, 8182, 2, 198]
+    assert ids[: len(system)] == system
+    assert ids[-4:] == [1, 520, 9531, 198]
+    assert tokenizer.tokenize("\n\n12") == ["ĊĊ", "1", "2"]
+    config = AutoConfig.from_pretrained(source.path)
+    assert (config.num_attention_heads, config.num_key_value_heads) == (9, 3)
+    assert (config.max_position_embeddings, config.vocab_size) == (8192, 49152)
+    assert config.rope_parameters["rope_theta"] == 100_000.0
+    assert config.tie_word_embeddings
+    assert GenerationConfig.from_pretrained(source.path).eos_token_id == 2
