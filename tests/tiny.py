@@ -116,6 +116,19 @@ def random_model(kind: str, *, seed: int = 0, spread: float = 1.5, **changes: An
     return model
 
 
+class Words:
+    """A tokenizer that can only be asked for its vocabulary."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._ids = {word: index for index, word in enumerate(words)}
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
 @functools.cache
 def language_model(kind: str = "llama", **options: Any) -> LanguageModel:
     """:func:`random_model` as the engine sees it, made once per set of options."""
@@ -132,6 +145,18 @@ def noisy_copy(target: LanguageModel, noise: float, seed: int = 1) -> LanguageMo
                 change = torch.empty_like(weight).normal_(0, 1, generator=generator)
                 weight.add_(noise * weight.std() * change)
     return LanguageModel(model, target.tokenizer, f"{target.name}+noise")
+
+
+def with_head(target: LanguageModel, width: int) -> LanguageModel:
+    """The same model with a head and an embedding of another width, as padded checkpoints have."""
+    model = copy.deepcopy(target.model)
+    for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
+        old = layer.weight.detach()
+        torch.manual_seed(width)
+        padding = torch.randn(max(0, width - len(old)), old.shape[1]) * old.std()
+        layer.weight = nn.Parameter(torch.cat([old[:width], padding]))
+    model.config.vocab_size = width
+    return LanguageModel(model, target.tokenizer, f"{target.name}/{width}")
 
 
 def requests(count: int, *, vocab: int = VOCAB, seed: int = 0, shortest: int = 3) -> list[Request]:

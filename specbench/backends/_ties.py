@@ -41,27 +41,26 @@ class TieMeter:
         return TieMeasure(gap, self._noise[shape], str(model.dtype).removeprefix("torch."))
 
     def _measure_noise(self, context: list[int], width: int, batch_size: int) -> float:
-        """Largest logit difference over the last tokens of a context, likeliest tokens only."""
-        count = min(_POSITIONS, len(context) - 1) // width * width
-        if count == 0:
-            count, width = min(width, len(context) - 1), min(width, len(context) - 1)
-        start = len(context) - count
-        one = self._logits(context, start, 1, 1)
-        many = self._logits(context, start, width, batch_size)
-        likeliest = one.topk(min(_LIKELIEST, one.shape[-1]), dim=-1).indices
-        return (one - many).gather(-1, likeliest).abs().max().item()
+        """How far rounding moves a likely token's logit, over the last tokens of a context.
 
-    def _logits(self, context: list[int], start: int, width: int, batch_size: int) -> Tensor:
-        """Logits [count, V] of the tokens from ``start`` on, read ``width`` at a time."""
-        target = self.target
-        cache = target.new_cache(batch_size, len(context))
-        tokens = torch.tensor([context] * batch_size, device=target.device)
-        target.forward(tokens[:, :start], cache, [0] * batch_size, last_only=True)
-        parts = [
-            target.forward(tokens[:, at : at + width], cache, [at] * batch_size).logits[0]
-            for at in range(start, len(context), width)
-        ]
-        return torch.cat(parts).float()
+        The largest difference between reading one token at a time and ``width`` at a time; and,
+        where the gap comes from a float32 copy, between either and that copy, since the dtype's own
+        error decides a gap that small as well. Never less than the last place of the largest logit:
+        forwards that round differently at all differ by that much somewhere.
+        """
+        count = min(max(_POSITIONS, width), len(context))
+        width = min(width, count)
+        start = len(context) - count // width * width
+        one = _logits(self.target, context, start, 1, 1)
+        readings = [one, _logits(self.target, context, start, width, batch_size)]
+        exact = self._float32()
+        if exact is not self.target:
+            readings.append(_logits(exact, context, start, len(context), 1))
+        likeliest = one.topk(min(_LIKELIEST, one.shape[-1]), dim=-1).indices
+        chosen = torch.stack(readings).gather(-1, likeliest.expand(len(readings), -1, -1))
+        spread = (chosen.amax(dim=0) - chosen.amin(dim=0)).max().item()
+        last_place = torch.finfo(self.target.dtype).eps * chosen[0].abs().max().item()
+        return max(spread, last_place)
 
     def _float32(self) -> LanguageModel:
         """A float32 copy of the target if the device has room for it, else the target."""
@@ -76,6 +75,21 @@ class TieMeter:
                 model = copy.deepcopy(target.model).float()
                 self._exact = LanguageModel(model, target.tokenizer, target.name)
         return self._exact
+
+
+def _logits(
+    model: LanguageModel, context: list[int], start: int, width: int, batch_size: int
+) -> Tensor:
+    """Logits [count, V] of the tokens from ``start`` on, read ``width`` at a time."""
+    cache = model.new_cache(batch_size, len(context))
+    tokens = torch.tensor([context] * batch_size, device=model.device)
+    if start:
+        model.forward(tokens[:, :start], cache, [0] * batch_size, last_only=True)
+    parts = [
+        model.forward(tokens[:, at : at + width], cache, [at] * batch_size).logits[0]
+        for at in range(start, len(context), width)
+    ]
+    return torch.cat(parts).float()
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -61,8 +61,9 @@ class TieMeasure:
 
     Attributes:
         gap: by how much the less likely of the two tokens falls short of the best logit.
-        noise: largest difference between logits of a one-token and of a verify forward, this cell's
-            shape and dtype, over the likeliest tokens.
+        noise: how far rounding moves the logit of a likely token: the largest difference between a
+            one-token and a verify forward of this cell's shape and dtype, and from float32 where
+            the gap is from there.
         gap_dtype: dtype of the forward that gave the gap.
     """
 
@@ -79,6 +80,7 @@ class Backend(ABC):
         tokenizer: the target's.
         stop_tokens: ids that end an output.
         context_limit: the most tokens a prompt, its output and a draft may take together.
+        notices: what the user should know about the target, one line each.
         target_facts: what the manifest says about the target: name, source, sha256, dtype, ...
     """
 
@@ -86,6 +88,7 @@ class Backend(ABC):
     tokenizer: Any
     stop_tokens: frozenset[int]
     context_limit: int
+    notices: list[str]
     target_facts: dict[str, Any]
 
     @abstractmethod
@@ -124,6 +127,11 @@ class Backend(ABC):
     def cost(self, cell: Cell) -> dict[str, float | None]:
         """Bytes that forwards move: ``weight_bytes``, ``kv_bytes_per_token``,
         ``drafter_weight_bytes``; None where unknown."""
+
+    @abstractmethod
+    def draft_sampling(self, cell: Cell) -> str | None:
+        """How the cell's drafter proposes: ``sampled`` from its own distribution, or ``one-hot``;
+        None for a baseline."""
 
     def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
         """Measure whether rounding explains a divergence; None where the engine can't tell."""

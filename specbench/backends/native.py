@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -18,6 +19,7 @@ from specbench.measure.clock import clock_for
 from specbench.models.loading import load_causal_lm
 from specbench.models.progress import Progress
 from specbench.models.rows import Rows
+from specbench.models.support import unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
 from specbench.records.schema import Cell
 from specbench.sampling.warp import SamplingParams
@@ -45,6 +47,10 @@ class NativeBackend(Backend):
         self.stop_tokens = self.target.stop_tokens
         self.context_limit = self.target.context_limit
         self.target_facts = loaded.provenance
+        unused = _unused_settings(loaded.model)
+        for notice in unused:
+            progress.note(notice)
+        self.notices = [*loaded.notices, *unused]
         self._clock = clock_for(self.device)
         self._drafters: dict[str, Drafter] = {}
         self._prefills: dict[str, Prefill] = {}
@@ -86,6 +92,12 @@ class NativeBackend(Backend):
             "kv_bytes_per_token": per_token,
             "drafter_weight_bytes": drafter.weight_bytes if drafter else 0,
         }
+
+    def draft_sampling(self, cell: Cell) -> str | None:
+        if cell.is_baseline:
+            return None
+        sampled = self._drafters[cell.drafter].samples and cell.temperature > 0
+        return "sampled" if sampled else "one-hot"
 
     def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
         if self._ties is None:
@@ -140,7 +152,16 @@ class NativeBackend(Backend):
             self._warm.add(shape)
             copies = [request] * cell.batch_size
             tokens = min(WARM_UP_TOKENS + cell.gamma, self.context_limit - len(request.token_ids))
-            self.generate(cell, copies, Limits(max(1, tokens - cell.gamma)))
+            with contextlib.suppress(Exception):  # the cell will fail the same way, and say so
+                self.generate(cell, copies, Limits(max(1, tokens - cell.gamma)))
+
+
+def _unused_settings(model: torch.nn.Module) -> list[str]:
+    settings = unused_generation_settings(getattr(model, "generation_config", None))
+    return [
+        f"the generation config asks for {setting}, which baseline and speculation both leave out"
+        for setting in settings
+    ]
 
 
 def _longest(requests: Sequence[Request]) -> int:

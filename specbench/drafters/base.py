@@ -37,8 +37,9 @@ class Draft:
         lengths: [B] proposed tokens per row.
         probs: [B, N, V] the distribution each token was drawn from, or None: one-hot.
         parents: [B, N] index of each node's parent for a tree, or None: a chain.
-        replay: [B, N + 1] tokens to compare and commit *instead of the target's own*, or None. Only
-            calibration uses it: the target still runs, for its time.
+        replay: [B, N + 1] tokens to compare and commit *instead of the target's own*, or None; -1
+            where nothing is recorded and the target chooses. Only calibration uses it: the target
+            still runs, for its time.
     """
 
     tokens: Tensor
@@ -75,14 +76,15 @@ class Drafter(ABC):
     Attributes:
         weight_bytes: bytes of weights that one draft step reads beyond the target's.
         needs_hidden_layers: states of the target that :meth:`commit` wants.
-        proposes_greedily: at temperature above 0 it still proposes without sampling, so alpha
-            is the target's probability of its choice and not the overlap of two distributions.
+        samples: above temperature 0 it draws from its own distribution and gives it to the rule.
+            One that does not is one-hot: alpha then is the target's probability of its choice,
+            not the overlap of two distributions.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
     weight_bytes: int = 0
     needs_hidden_layers: tuple[int, ...] = ()
-    proposes_greedily: bool = True
+    samples: bool = False
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:

@@ -20,7 +20,7 @@ from specbench.models.target import LanguageModel
 class EarlyExitDrafter(Drafter):
     """Drafts with the target cut off after K layers."""
 
-    proposes_greedily = False
+    samples = True
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model

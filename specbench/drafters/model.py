@@ -14,6 +14,7 @@ from torch import Tensor
 from specbench.drafters._chain import draft_chain
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
+from specbench.errors import SpecbenchError
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 
@@ -21,11 +22,12 @@ from specbench.models.vocabulary import require_same_vocabulary
 class ModelDrafter(Drafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution."""
 
-    proposes_greedily = False
+    samples = True
 
     def __init__(self, model: LanguageModel, target: LanguageModel) -> None:
         require_same_vocabulary(target, model)
         self.model = model
+        self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
 
@@ -40,13 +42,19 @@ class ModelDrafter(Drafter):
 
     def start(self, session: Session) -> None:
         super().start(session)
+        if session.capacity > self.model.context_limit:
+            raise SpecbenchError(
+                f"the longest prompt with output and draft takes {session.capacity} tokens, beyond "
+                f"the context of drafter {self.model.name}, {self.model.context_limit}",
+                "Shorten the prompts, lower --max-new-tokens or --gamma, or use another drafter",
+            )
         self.cache = self.model.new_cache(len(self.rows), session.capacity)
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
 
     def begin(self, slot: int) -> None:
         row = self.rows[slot]
-        prompt = row.tokens[: row.prompt_length]
+        prompt = [min(token, self._last_id) for token in row.tokens[: row.prompt_length]]
         cache = self.model.new_cache(1, len(prompt))
         self.model.prefill(prompt, cache)
         self.cache.restore(slot, cache.snapshot(0, len(prompt)))
@@ -59,7 +67,9 @@ class ModelDrafter(Drafter):
             for length, cached, row in zip(lengths, self._cached, self.rows.slots, strict=True)
             if row.active
         )
-        first = self.rows.last_tokens(unread)
+        # The target's (padded) head may have ids that the drafter's embedding lacks: it reads its
+        # last one instead. Whatever q is conditioned on, the accept rule stays exact.
+        first = self.rows.last_tokens(unread).clamp(max=self._last_id)
 
         def step(previous: Tensor | None, index: int) -> Tensor:
             tokens = first if previous is None else previous

@@ -108,10 +108,13 @@ class SyntheticDrafter(Drafter):
         if self.cost:
             self.cost.propose(gamma)
         replays = [self._next_recorded(slot, gamma + 1) for slot in range(len(self.rows))]
-        drafts = [self._corrupt(slot, replay[:gamma]) for slot, replay in enumerate(replays)]
+        drafts = [
+            self._corrupt(slot, self._until_stop(replay[:gamma]))
+            for slot, replay in enumerate(replays)
+        ]
         width = max(len(draft) for draft in drafts)
         tokens = self._pad(drafts, width)
-        replay = None if self.target_decides else self._pad(replays, width + 1)
+        replay = None if self.target_decides else self._pad(replays, width + 1, filler=-1)
         return Draft(tokens, [len(draft) for draft in drafts], replay=replay)
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
@@ -124,15 +127,19 @@ class SyntheticDrafter(Drafter):
         return [f"{len(self._derailed)} prompts left the recorded output and were not drafted on"]
 
     def _next_recorded(self, slot: int, count: int) -> list[int]:
-        """The recorded tokens after what is committed, up to and including a stop token."""
+        """The recorded tokens after what is committed; none once the output has left them."""
         row = self.rows[slot]
         done = len(row.output)
         if not row.active or row.prompt_id in self._derailed:
             return []
-        if row.reference[done - 1] != row.output[-1]:
+        ended = done > len(row.reference)
+        if ended or (self.target_decides and row.reference[done - 1] != row.output[-1]):
             self._derailed.add(row.prompt_id)
             return []
-        ahead = row.reference[done : done + count]
+        return row.reference[done : done + count]
+
+    def _until_stop(self, ahead: list[int]) -> list[int]:
+        """Up to and including a stop token: nothing after it is drafted."""
         stop = next((i for i, token in enumerate(ahead) if token in self.stop_tokens), None)
         return ahead if stop is None else ahead[: stop + 1]
 
@@ -144,8 +151,8 @@ class SyntheticDrafter(Drafter):
             for token, keep in zip(recorded, intact, strict=True)
         ]
 
-    def _pad(self, tokens: list[list[int]], width: int) -> Tensor:
-        padded = [row[:width] + [0] * (width - len(row)) for row in tokens]
+    def _pad(self, tokens: list[list[int]], width: int, filler: int = 0) -> Tensor:
+        padded = [row[:width] + [filler] * (width - len(row)) for row in tokens]
         return torch.tensor(padded, dtype=torch.long, device=self.rows.device).view(-1, width)
 
 

@@ -72,7 +72,9 @@ class Speculative:
         sampling, uniforms = self.session.sampling, self.session.rows.uniforms
         num_drafted = torch.tensor(draft.lengths, device=logits.device)
         if sampling.greedy:
-            choices = draft.replay if draft.replay is not None else logits.argmax(dim=-1)
+            choices = logits.argmax(dim=-1)
+            if draft.replay is not None:
+                choices = torch.where(draft.replay >= 0, draft.replay, choices)
             return verify_greedy(choices, draft.tokens, num_drafted), None
         p = warp(logits, sampling)
         width = draft.tokens.shape[1]

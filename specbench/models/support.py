@@ -8,6 +8,7 @@ window, where a window changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from specbench.errors import SpecbenchError
@@ -47,17 +48,92 @@ def context_limit(config: Any) -> int:
     """The most positions a row may use: the position range, and the window if there is one.
 
     Inside the window a sliding-window model is a full-attention model; beyond it, rolled-back keys
-    would be gone, so the engine does not go there.
+    would be gone, so the engine does not go there. Nor where LongRoPE exchanges all frequencies: a
+    draft of one row that reaches that length would change what every row computes.
     """
     text = config.get_text_config()
     limit = int(getattr(text, "max_position_embeddings", None) or 1 << 30)
+    limit = min([limit, *_longrope_lengths(text)])
     window = getattr(text, "sliding_window", None)
     slides = getattr(text, "use_sliding_window", True)
     layer_types = getattr(text, "layer_types", None)
     if layer_types is not None:
         slides = any("sliding" in kind or "chunked" in kind for kind in layer_types)
         window = window or getattr(text, "attention_chunk_size", None)
+    if "local" in (getattr(text, "attention_layers", None) or []):  # GPT-Neo
+        window = text.window_size
     return min(limit, int(window)) if window and slides else limit
+
+
+def cache_argument(accepted: Container[str], config: Any, name: str) -> str:
+    """How a model's forward calls its cache: transformers 5.24 renamed it.
+
+    Args:
+        accepted: the forward's parameters.
+        config: the model's.
+        name: how messages call the model.
+
+    Raises:
+        SpecbenchError: it takes no cache, or no positions, which many a forward swallows silently.
+    """
+    found = [known for known in ("cache", "past_key_values") if known in accepted]
+    if found and "position_ids" in accepted:
+        return found[0]
+    kind = config.get_text_config().model_type
+    lacks = "positions, so rows can't have lengths of their own" if found else "key/value cache"
+    raise SpecbenchError(
+        f"{name} (model type {kind!r}) takes no {lacks}",
+        "Use a decoder-only model with full attention and rotary or learned positions",
+    )
+
+
+def unused_generation_settings(generation_config: Any) -> list[str]:
+    """What a generation config asks for and the engine does not do, as ``name=value``.
+
+    Temperature, top-k and top-p come from the command line and stop tokens are honoured. Processors
+    that reshape logits by what was generated before (a repetition penalty) are left out of baseline
+    and speculation alike, and are to be named in the record.
+    """
+    found = []
+    for name, neutral in _NEUTRAL_SETTINGS.items():
+        value = getattr(generation_config, name, None)
+        if value is not None and value not in neutral:
+            found.append(f"{name}={value}")
+    return found
+
+
+_NEUTRAL_SETTINGS: dict[str, tuple[Any, ...]] = {
+    "repetition_penalty": (1.0,),
+    "encoder_repetition_penalty": (1.0,),
+    "no_repeat_ngram_size": (0,),
+    "min_p": (0.0,),
+    "typical_p": (1.0,),
+    "epsilon_cutoff": (0.0,),
+    "eta_cutoff": (0.0,),
+    "top_h": (),
+    "bad_words_ids": ([],),
+    "suppress_tokens": ([],),
+    "begin_suppress_tokens": ([],),
+    "forced_bos_token_id": (),
+    "forced_eos_token_id": (),
+    "sequence_bias": ({},),
+    "exponential_decay_length_penalty": (),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "guidance_scale": (1.0,),
+    "watermarking_config": (),
+}
+
+
+def _longrope_lengths(text: Any) -> list[int]:
+    """The lengths at which rotary embeddings of type LongRoPE change, one per kind of layer."""
+    rope = getattr(text, "rope_parameters", None) or {}
+    settings = [rope, *(setting for setting in rope.values() if isinstance(setting, dict))]
+    return [
+        int(setting["original_max_position_embeddings"])
+        for setting in settings
+        if setting.get("rope_type") == "longrope"
+    ]
 
 
 def _has_recurrent_layers(text: Any) -> bool:

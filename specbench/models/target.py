@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from specbench.models.cache import RowCache, Snapshot
-from specbench.models.support import context_limit, require_rollback
+from specbench.models.support import cache_argument, context_limit, require_rollback
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,8 @@ class LanguageModel:
         self.context_limit: int = context_limit(model.config)
         self.device: torch.device = model.get_output_embeddings().weight.device
         self.dtype: torch.dtype = model.get_output_embeddings().weight.dtype
-        # transformers 5.24 renamed `past_key_values` to `cache`.
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+        accepted = inspect.signature(model.forward).parameters
+        self._cache_argument = cache_argument(accepted, model.config, name)
 
     @property
     def stop_tokens(self) -> frozenset[int]:

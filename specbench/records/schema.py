@@ -143,6 +143,7 @@ class CellRecord(CellKey):
     bytes_per_emitted_token: float | None = None
     energy_j: float | None = None
 
+    draft_sampling: Literal["sampled", "one-hot"] | None = None
     lossless: str | None = None
     warnings: list[str] = Field(default_factory=list)
 

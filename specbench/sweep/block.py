@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from specbench.backends.base import Backend
+from specbench.backends.base import Backend, Divergence, TieMeasure
 from specbench.engine.request import Generation, Request
 from specbench.errors import SpecbenchError
 from specbench.measure import nvml
@@ -17,6 +17,7 @@ from specbench.records.store import RunWriter
 from specbench.records.summary import summarize
 from specbench.records.tables import Columns
 from specbench.sweep.config import SweepConfig
+from specbench.sweep.failures import in_one_line, status_of
 from specbench.sweep.report import Reporter
 from specbench.sweep.requests import limits_of
 from specbench.sweep.verdict import DIVERGED, judge
@@ -49,15 +50,28 @@ class BlockRunner:
     def run(self, cells: Sequence[Cell], requests: Sequence[Request]) -> None:
         """Measure what is not done yet, then fill in what needs both baselines."""
         left = [cell for cell in cells if cell.cell_id not in self.writer.done]
-        self.backend.begin_block(requests, left)
         try:
+            broken = self._begin(requests, left)
             for cell in left:
                 self.report.cell_started(cell, self.numbers[cell.cell_id], len(self.numbers))
-                record = self._measure(cell, cells, requests)
+                if broken is None:
+                    record = self._measure(cell, cells, requests)
+                else:
+                    record = self._failed(cell, broken)
                 self.report.cell_finished(record)
-            self._settle(cells)
         finally:
             self.backend.end_block()
+        self.settle(cells)
+
+    def _begin(self, requests: Sequence[Request], cells: Sequence[Cell]) -> Exception | None:
+        """Prefill and warm up; what went wrong, which is then the fate of all cells."""
+        try:
+            self.backend.begin_block(requests, cells)
+        except SpecbenchError:
+            raise
+        except Exception as error:
+            return error
+        return None
 
     def _measure(
         self, cell: Cell, cells: Sequence[Cell], requests: Sequence[Request]
@@ -100,8 +114,10 @@ class BlockRunner:
         lossless, sentences = self._verdict(cell, baselines, requests, generation)
         fields["warnings"] = [*fields["warnings"], *generation.notes, *sentences]
         if lossless == DIVERGED:
-            self.report.warning(f"{cell.cell_id} DIVERGED from the baseline: {sentences[0]}")
-        return CellRecord.of(cell, lossless=lossless, cost=cost, **fields)
+            worst = next(text for text in sentences if text.startswith(DIVERGED))
+            self.report.warning(f"{cell.cell_id} is not lossless: {worst}")
+        sampling = self.backend.draft_sampling(cell)
+        return CellRecord.of(cell, lossless=lossless, cost=cost, draft_sampling=sampling, **fields)
 
     def _verdict(
         self,
@@ -114,13 +130,18 @@ class BlockRunner:
         replayed = any(generation.rounds["replayed"])
         if cell.temperature > 0 or cell.baseline == "first" or replayed or not baselines:
             return None, []
-        expected = baselines[0][1]["output_ids"]
-        return judge(
-            requests,
-            [list(ids) for ids in expected],
-            generation.outputs,
-            lambda divergence: self.backend.measure_tie(cell, divergence),
-        )
+        problems: dict[str, None] = {}
+
+        def measure(divergence: Divergence) -> TieMeasure | None:
+            try:
+                return self.backend.measure_tie(cell, divergence)
+            except Exception as error:  # the cell was measured well; only its verdict is unknown
+                problems[f"no verdict: the logit gap is not measurable: {in_one_line(error)}"] = None
+                return None
+
+        expected = [list(ids) for ids in baselines[0][1]["output_ids"]]
+        verdict, sentences = judge(requests, expected, generation.outputs, measure)
+        return verdict, [*sentences, *problems]
 
     def _baselines(self, cells: Sequence[Cell]) -> list[Tables]:
         """The tables of the block's baselines that are written, first one first."""
@@ -143,14 +164,14 @@ class BlockRunner:
             torch.cuda.empty_cache()
         record = CellRecord.of(
             cell,
-            status="out_of_memory" if _is_out_of_memory(error) else "failed",
-            error=f"{type(error).__name__}: {error}".splitlines()[0][:500],
+            status=status_of(error),
+            error=in_one_line(error),
         )
         self.writer.write_cell(record)
         return record
 
-    def _settle(self, cells: Sequence[Cell]) -> None:
-        """Derive every record of the block again, now against both baselines."""
+    def settle(self, cells: Sequence[Cell]) -> None:
+        """Derive every record of a measured block again, now against both baselines."""
         baselines = self._baselines(cells)
         settled = []
         for cell in cells:
@@ -164,18 +185,12 @@ class BlockRunner:
             cost: dict[str, Any] = old.model_extra.get("cost") or {} if old.model_extra else {}
             fields = summarize(cell, *tables, baselines=baselines, cost=cost)
             fields["warnings"] = list(dict.fromkeys([*fields["warnings"], *old.warnings]))
-            settled.append(old.updated(**fields))
-        self.writer.update_cells(settled)
+            new = old.updated(**fields)
+            if new != old:
+                settled.append(new)
+        if settled:
+            self.writer.update_cells(settled)
 
     def _is_ok(self, cell: Cell) -> bool:
         record = self.writer.records.get(cell.cell_id)
         return record is not None and record.status == "ok"
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in text or "can't allocate memory" in text
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,12 +40,13 @@ class Plan:
             yield block, list(cells)
 
 
-def plan(config: SweepConfig, tasks: Sequence[str] | None = None) -> Plan:
+def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
     """All cells of a sweep.
 
     Args:
         config: the grid's axes.
-        tasks: names of the workloads, if they are loaded already; prompt files are read otherwise.
+        tasks: the workloads' names and how many prompts each has, if they are loaded already;
+            otherwise prompt files are read, and a task of specbench is taken to have enough.
 
     Raises:
         SpecbenchError: a drafter SPEC can't be right, or no cell remains.
@@ -53,11 +54,11 @@ def plan(config: SweepConfig, tasks: Sequence[str] | None = None) -> Plan:
     specs = [parse_spec(text) for text in config.drafters]
     for spec in specs:
         drafter_class(spec).check(spec)
-    names = list(tasks) if tasks is not None else _task_names(config)
+    prompts = dict(tasks) if tasks is not None else _count_prompts(config)
     cells: list[Cell] = []
     dropped: list[dict[str, Any]] = []
     axes = itertools.product(
-        config.backends, names, config.temperatures, config.batch_sizes, range(config.repeats)
+        config.backends, prompts, config.temperatures, config.batch_sizes, range(config.repeats)
     )
     for backend, task, temperature, batch_size, repeat in axes:
         shared: dict[str, Any] = {
@@ -77,9 +78,9 @@ def plan(config: SweepConfig, tasks: Sequence[str] | None = None) -> Plan:
             reason = drafter_class(spec).impossible(
                 spec, gamma=gamma, temperature=temperature, batch_size=batch_size
             )
-            if batch_size > config.prompts:
+            if batch_size > prompts[task]:
                 reason = (
-                    f"batch size {batch_size} needs as many prompts, there are {config.prompts}"
+                    f"batch size {batch_size} needs as many prompts, {task} has {prompts[task]}"
                 )
             if reason is None:
                 block.append(cell)
@@ -96,15 +97,18 @@ def plan(config: SweepConfig, tasks: Sequence[str] | None = None) -> Plan:
 def _in_order(block: list[Cell], baseline: Cell) -> list[Cell]:
     """Baseline, the cells in seeded random order, baseline."""
     first, last = (baseline.model_copy(update={"baseline": end}) for end in ("first", "last"))
-    shuffled = list(block)
+    shuffled = sorted(block, key=lambda cell: (cell.drafter, cell.gamma))  # however it was typed
     random.Random(f"{baseline.seed}/{baseline.block}").shuffle(shuffled)
     return [first, *shuffled, last]
 
 
-def _task_names(config: SweepConfig) -> list[str]:
+def _count_prompts(config: SweepConfig) -> dict[str, int]:
+    """Name of each workload -> how many prompts it will have, at most."""
     known = registry.names("tasks")
-    names: list[str] = []
+    counts: dict[str, int] = {}
     for task in config.tasks:
-        found = [task] if task in known else [w.name for w in load_workload(task, config.prompts)]
-        names += [name for name in found if name not in names]
-    return names
+        if task in known:
+            counts[task] = config.prompts
+        else:
+            counts |= {w.name: len(w.prompts) for w in load_workload(task, config.prompts)}
+    return counts

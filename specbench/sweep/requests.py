@@ -8,6 +8,7 @@ very same prompts.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from specbench.engine.request import Limits, Request
 from specbench.errors import SpecbenchError
 from specbench.records.store import RunWriter
 from specbench.sweep.config import SweepConfig
+from specbench.sweep.folder import REFERENCES
 from specbench.workloads.prompt import Prompt, Workload
 from specbench.workloads.render import render
 
@@ -101,7 +103,9 @@ class RequestMaker:
 
     def _file(self, workload: Workload) -> Path:
         safe = re.sub(r"[^A-Za-z0-9._-]+", "-", workload.name)
-        return Path("references") / f"{safe}.json"
+        if safe != workload.name:  # "a:b" and "a-b" are two workloads
+            safe += f"-{hashlib.sha256(workload.name.encode()).hexdigest()[:6]}"
+        return Path(REFERENCES) / f"{safe}.json"
 
     def _load(self, workload: Workload) -> dict[str, list[int]]:
         path = self.writer.folder / self._file(workload)

@@ -19,11 +19,16 @@ from specbench.errors import SpecbenchError
 from specbench.measure import device as machine
 from specbench.measure.bandwidth import copy_bandwidth, matmul_rate
 from specbench.records import provenance
-from specbench.records.reading import MANIFEST, load_cells, load_manifest
 from specbench.records.schema import Cell, Manifest
 from specbench.records.store import RunWriter
 from specbench.sweep.block import BlockRunner
 from specbench.sweep.config import SweepConfig
+from specbench.sweep.folder import (
+    is_complete,
+    opened,
+    refuse_another_run,
+    refuse_other_weights,
+)
 from specbench.sweep.grid import Plan, plan
 from specbench.sweep.report import Reporter
 from specbench.sweep.requests import RequestMaker
@@ -40,8 +45,9 @@ def run(config: SweepConfig, report: Reporter) -> Path:
     """
     threads = machine.set_threads(config.threads)
     workloads = _load_workloads(config, report)
-    grid = plan(config, [workload.name for workload in workloads])
-    if _complete(config, grid):
+    grid = plan(config, {workload.name: len(workload.prompts) for workload in workloads})
+    refuse_another_run(config, _task_facts(workloads))
+    if is_complete(config, grid.cells):
         report.message(f"every cell of this sweep is in {config.folder} already")
         report.finished(config.folder)
         return config.folder
@@ -54,10 +60,8 @@ def run(config: SweepConfig, report: Reporter) -> Path:
         try:
             backend.check(cells)
             manifest = _manifest(config, grid, workloads, backend, threads)
-            _require_same_weights(config.folder, manifest)
-            with RunWriter.open(
-                config.folder, manifest, config.resume, retry_failed=config.retry_failed
-            ) as writer:
+            refuse_other_weights(config.folder, manifest.target)
+            with opened(config, manifest) as writer:
                 _measure(config, grid, cells, workloads, backend, writer, report)
         finally:
             backend.close()
@@ -87,11 +91,12 @@ def _measure(
         writer.write_manifest()
     numbers = {cell.cell_id: index for index, cell in enumerate(grid.cells, 1)}
     for block, block_cells in Plan(list(cells)).blocks():
+        runner = BlockRunner(config, backend, writer, report, numbers)
         if all(cell.cell_id in writer.done for cell in block_cells):
+            runner.settle(block_cells)  # a kill may have come between its last cell and this
             continue
         report.block_started(block)
-        requests = maker.of(by_name[block[0]])
-        BlockRunner(config, backend, writer, report, numbers).run(block_cells, requests)
+        runner.run(block_cells, maker.of(by_name[block[0]]))
     writer.manifest.finished = provenance.utc_now()
     writer.write_manifest()
 
@@ -127,40 +132,22 @@ def _manifest(
         seed=config.seed,
         device=machine.describe(backend.device),
         target=backend.target_facts,
-        tasks=[
-            {
-                "name": workload.name,
-                "version": workload.version,
-                "source": workload.source,
-                "licence": workload.licence,
-                "num_prompts": len(workload.prompts),
-            }
-            for workload in workloads
-        ],
+        tasks=_task_facts(workloads),
         dropped=grid.dropped,
+        warnings=list(backend.notices),
         **facts,
         **extra,
     )
 
 
-def _complete(config: SweepConfig, grid: Plan) -> bool:
-    """Whether the folder holds this very sweep with every cell, so that nothing must be loaded."""
-    if config.retry_failed or not (config.folder / MANIFEST).exists():
-        return False
-    if load_manifest(config.folder).config_hash != config.digest():
-        return False
-    done = {record.cell_id for record in load_cells(config.folder)}
-    return all(cell.cell_id in done for cell in grid.cells)
-
-
-def _require_same_weights(folder: Path, manifest: Manifest) -> None:
-    """Cells of two sets of weights are not mixed in one run."""
-    if not (folder / MANIFEST).exists():
-        return
-    before = load_manifest(folder).target.get("sha256")
-    if before and before != manifest.target.get("sha256"):
-        raise SpecbenchError(
-            f"{folder} was measured with other weights of {manifest.target.get('name')} "
-            f"(sha256 {before[:12]}, now {str(manifest.target.get('sha256'))[:12]})",
-            "Choose another folder with --out",
-        )
+def _task_facts(workloads: Sequence[Workload]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": workload.name,
+            "version": workload.version,
+            "source": workload.source,
+            "licence": workload.licence,
+            "num_prompts": len(workload.prompts),
+        }
+        for workload in workloads
+    ]

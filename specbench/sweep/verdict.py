@@ -1,8 +1,8 @@
 """Is the output unchanged? The lossless verdict of a greedy cell.
 
 ``identical``: every token equals the baseline's. ``near-tie``: outputs part, and at the first
-parting of each the target hardly prefers either token: the gap is below twice the largest logit
-difference that another forward shape makes in this dtype. ``DIVERGED``: rounding does not explain
+parting of each the target hardly prefers either token: the gap is at most twice what rounding moves
+a logit by when the forward has another shape. ``DIVERGED``: rounding does not explain
 it, which is a bug. Above temperature 0 outputs differ rightly and there is no verdict.
 """
 
@@ -44,7 +44,7 @@ def judge(
             sentences.append(f"output differs from the baseline at {where}")
             verdict = None if verdict != DIVERGED else verdict
             continue
-        near = tie.gap < 2 * tie.noise
+        near = tie.gap <= 2 * tie.noise
         sentences.append(
             f"{'near-tie' if near else 'DIVERGED'} at {where}: {tie.gap_dtype} logit gap "
             f"{tie.gap:.3g}, rounding up to {tie.noise:.3g}"

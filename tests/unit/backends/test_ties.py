@@ -1,0 +1,147 @@
+"""Whether rounding explains a parting: tight ties do, clear preferences do not, in any dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from specbench.backends import _ties
+from specbench.backends._ties import TieMeter
+from specbench.backends.base import Divergence, TieMeasure
+from specbench.backends.native import NativeBackend
+from specbench.engine.request import Limits, Request
+from specbench.records.schema import Cell
+from tests.tiny_target import PROMPTS
+
+Load = Callable[..., NativeBackend]
+LAST_PLACE = {"float32": 2.0**-23, "bfloat16": 2.0**-7}
+
+
+def point(gamma: int = 3, batch_size: int = 1) -> Cell:
+    key = {"target": "tiny", "temperature": 0.0, "task": "mine", "drafter": "ngram"}
+    return Cell(gamma=gamma, batch_size=batch_size, **key)  # type: ignore[arg-type]
+
+
+def request(backend: NativeBackend, text: str) -> Request:
+    return Request(text, text, backend.tokenizer(text)["input_ids"])
+
+
+def rivals(backend: NativeBackend, asked: Request, shared: list[int]) -> tuple[float, list[int]]:
+    """The gap between the two best tokens after a context, in the target's dtype, and both."""
+    context = [*asked.token_ids, *shared]
+    logits = backend.target.prefill(context, backend.target.new_cache(1, len(context))).float()
+    best = logits.topk(2)
+    return (best.values[0] - best.values[1]).item(), best.indices.tolist()
+
+
+def partings(backend: NativeBackend) -> list[tuple[float, Divergence]]:
+    """Every point of some greedy outputs as if the second-best token had been taken there."""
+    asked = [request(backend, text) for text in PROMPTS]
+    found = []
+    for one, output in zip(asked, backend.greedy_outputs(asked, Limits(40)), strict=True):
+        for length in range(1, len(output)):
+            gap, (best, second) = rivals(backend, one, output[:length])
+            found.append((gap, Divergence(one, output[:length], (best, second))))
+    return sorted(found, key=lambda item: item[0])
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_in_bfloat16_tokens_a_rounding_apart_are_tied_and_others_are_not(
+    load: Load, batch_size: int
+):
+    backend = load("bfloat16")
+    ordered = partings(backend)
+    tied = [where for gap, where in ordered if gap <= LAST_PLACE["bfloat16"] * 2]
+    assert len(tied) >= 3  # with 8 bits of precision, ties are common
+    for where in tied:
+        tie = backend.measure_tie(point(batch_size=batch_size), where)
+        assert tie is not None
+        assert tie.gap_dtype == "float32"
+        assert tie.gap <= 2 * tie.noise
+    for _, where in ordered[-6:]:
+        tie = backend.measure_tie(point(batch_size=batch_size), where)
+        assert tie is not None
+        assert tie.gap > 2 * tie.noise
+
+
+def test_in_float32_only_what_float32_cannot_tell_apart_is_tied(load: Load):
+    backend = load("float32")
+    for _, where in partings(backend)[:6]:
+        tie = backend.measure_tie(point(), where)
+        assert tie is not None
+        assert tie.gap_dtype == "float32"
+        assert tie.gap > 2 * tie.noise
+        assert tie.noise < 1e-4
+        equal = backend.measure_tie(
+            point(), Divergence(where.request, where.shared, (where.tokens[0],) * 2)
+        )
+        assert equal is not None
+        assert equal.gap == 0
+
+
+def test_the_gap_is_from_the_best_token_to_the_worse_of_the_two(load: Load):
+    backend = load("float32")
+    asked = request(backend, PROMPTS[2])
+    context = [*asked.token_ids, 70]
+    logits = backend.target.prefill(context, backend.target.new_cache(1, len(context)))
+    ordered = logits.argsort(descending=True).tolist()
+    tie = backend.measure_tie(point(), Divergence(asked, [70], (ordered[3], ordered[1])))
+    assert tie is not None
+    assert tie.gap == pytest.approx((logits[ordered[0]] - logits[ordered[3]]).item())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_noise_is_at_least_the_last_place_of_a_logit(load: Load, dtype: str):
+    backend = load(dtype)
+    asked = request(backend, PROMPTS[0])
+    tie = TieMeter(backend.target).measure(point(), Divergence(asked, [70, 71], (5, 6)))
+    _, (best, _) = rivals(backend, asked, [70, 71])
+    context = [*asked.token_ids, 70, 71]
+    top = backend.target.prefill(context, backend.target.new_cache(1, len(context)))[best].item()
+    assert tie.noise >= LAST_PLACE[dtype] * abs(top)
+
+
+@pytest.mark.parametrize("gamma", [1, 3, 40])
+@pytest.mark.parametrize("tokens", [1, 2, 30])
+def test_contexts_and_drafts_of_any_length_can_be_measured(load: Load, gamma: int, tokens: int):
+    backend = load("float32")
+    where = Divergence(Request("x", "x", [70]), list(range(70, 69 + tokens)), (5, 6))
+    tie = TieMeter(backend.target).measure(point(gamma, batch_size=2), where)
+    assert tie.gap > 0
+    assert 0 < tie.noise < 1e-3
+
+
+def test_the_noise_of_a_shape_only_grows(load: Load):
+    meter = TieMeter(load("bfloat16").target)
+    backend = load("bfloat16")
+    seen = 0.0
+    for text in PROMPTS:
+        asked = request(backend, text)
+        tie = meter.measure(point(), Divergence(asked, [70, 71, 72], (5, 6)))
+        assert tie.noise >= seen
+        seen = tie.noise
+
+
+def test_without_room_for_a_float32_copy_the_gap_is_the_cells_own_and_said(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+):
+    backend = load("bfloat16")
+    monkeypatch.setattr(_ties, "_free_bytes", lambda device: 1)
+    asked = request(backend, PROMPTS[0])
+    tie = backend.measure_tie(point(), Divergence(asked, [70], (5, 6)))
+    assert isinstance(tie, TieMeasure)
+    assert tie.gap_dtype == "bfloat16"
+    assert backend._ties is not None
+    assert backend._ties._exact is backend.target
+
+
+def test_the_target_itself_stays_as_it_was(load: Load):
+    backend = load("bfloat16")
+    asked = request(backend, PROMPTS[0])
+    before = backend.greedy_outputs([asked], Limits(8))
+    backend.measure_tie(point(), Divergence(asked, [70], (5, 6)))
+    assert backend.target.dtype == torch.bfloat16
+    assert {p.dtype for p in backend.target.model.parameters()} == {torch.bfloat16}
+    assert backend.greedy_outputs([asked], Limits(8)) == before
