@@ -21,8 +21,8 @@ from typing import Any
 
 from specbench import registry
 from specbench.engine.request import Generation, Limits, Request
-from specbench.models.progress import Progress
 from specbench.records.schema import Cell
+from specbench.weights.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.measure.clock import clock_for
-from specbench.models.loading import load_causal_lm
-from specbench.models.progress import Progress
 from specbench.models.rows import Rows
 from specbench.models.support import unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
 from specbench.records.schema import Cell
 from specbench.sampling.warp import SamplingParams
+from specbench.weights.loading import load_causal_lm
+from specbench.weights.progress import Progress
 
 WARM_UP_TOKENS = 6
 

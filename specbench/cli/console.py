@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from specbench.cli._plan_text import block_title, duration
-from specbench.models.progress import Progress as StepProgress
-from specbench.models.progress import TerminalProgress
+from specbench.weights.progress import Progress as StepProgress
+from specbench.weights.progress import TerminalProgress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -164,7 +164,7 @@ def _gpu(reading: Reading) -> list[str]:
 
 
 def _disk() -> list[str]:
-    from specbench.models.embedded import cache_dir
+    from specbench.weights.embedded import cache_dir
 
     return [
         _pair("results", _free(Path("results").absolute())),
@@ -210,7 +210,7 @@ def _reach_hub() -> str | None:
     """Ask the hub for the embedded default; the reason if it does not answer."""
     from huggingface_hub import HfApi
 
-    from specbench.models.source import DEFAULT_NAME
+    from specbench.weights.source import DEFAULT_NAME
 
     try:
         HfApi().model_info(DEFAULT_NAME, timeout=_HUB_TIMEOUT_S)
@@ -224,8 +224,8 @@ def _reach_index() -> str | None:
     import subprocess
     import sys
 
-    from specbench.models.download import installers, reason_of
-    from specbench.models.embedded import REQUIREMENT
+    from specbench.weights.download import installers, reason_of
+    from specbench.weights.embedded import REQUIREMENT
 
     found = installers()
     if not found:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from specbench.models.catalog import CachedModel
+    from specbench.weights.catalog import CachedModel
 
 _HASH_CHARS = 12
 
@@ -32,9 +32,9 @@ def models(
     The embedded default is fetched by the first run that needs it. Any causal language model can be
     the target: specbench run --target NAME, a folder, or a .gguf file.
     """
-    from specbench.models import embedded, hub
-    from specbench.models.catalog import cached_models
-    from specbench.models.source import DEFAULT_NAME
+    from specbench.weights import embedded, hub
+    from specbench.weights.catalog import cached_models
+    from specbench.weights.source import DEFAULT_NAME
 
     found = cached_models()
     caches = {"embedded": str(embedded.cache_dir()), "hub": str(hub.cache_dir())}

@@ -170,8 +170,8 @@ def _print_plan(sweep: SweepConfig) -> None:
 
 def _weight_bytes_here(target: str | None) -> int | None:
     """Bytes of a target's weight files if they are on this machine; nothing is fetched."""
-    from specbench.models.catalog import cached_models
-    from specbench.models.source import DEFAULT_NAME, weight_files
+    from specbench.weights.catalog import cached_models
+    from specbench.weights.source import DEFAULT_NAME, weight_files
 
     name = target or DEFAULT_NAME
     path = Path(name).expanduser()

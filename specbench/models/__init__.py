@@ -1,4 +1,1 @@
-"""Models: finding and loading them, and (with torch) the target, its cache and what they support.
-
-Importing this package loads nothing: ``catalog`` and ``embedded`` work without torch.
-"""
+"""A model as the engine sees it: the wrapper, its cache with per-row lengths, what it supports."""

@@ -136,7 +136,9 @@ class BlockRunner:
             try:
                 return self.backend.measure_tie(cell, divergence)
             except Exception as error:  # the cell was measured well; only its verdict is unknown
-                problems[f"no verdict: the logit gap is not measurable: {in_one_line(error)}"] = None
+                problems[f"no verdict: the logit gap is not measurable: {in_one_line(error)}"] = (
+                    None
+                )
                 return None
 
         expected = [list(ids) for ids in baselines[0][1]["output_ids"]]

@@ -1,7 +1,7 @@
 """What the output folder says before anything is loaded: continue, refuse, or nothing to do.
 
-A run is continued only if it is the same one: configuration, prompts and weights. Each is checked as
-soon as it is known, the configuration before the weights are read.
+A run is continued only if it is the same one: configuration, prompts and weights. Each is checked
+as soon as it is known, the configuration before the weights are read.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from specbench.models.progress import SILENT, Progress
+from specbench.weights.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,22 @@ def limits_of(config: SweepConfig, backend: Backend) -> Limits:
     """Where outputs end in a measured cell."""
     stops = frozenset() if config.ignore_eos else backend.stop_tokens
     return Limits(config.max_new_tokens, stops)
+
+
+def refuse_long_prompts(
+    config: SweepConfig, backend: Backend, workloads: Iterable[Workload]
+) -> None:
+    """Refuse prompts that cannot fit, before anything is generated or written.
+
+    Later turns are taken with empty answers before them; :class:`RequestMaker` checks them again.
+
+    Raises:
+        SpecbenchError: naming the prompt and every number.
+    """
+    for workload in workloads:
+        for prompt in workload.prompts:
+            for turn in range(len(prompt.turns)):
+                _fitting(prompt, turn, [""] * turn, workload.name, config, backend)
 
 
 class RequestMaker:
@@ -75,14 +91,7 @@ class RequestMaker:
     def _request(
         self, workload: Workload, prompt: Prompt, turn: int, history: Sequence[str]
     ) -> Request:
-        token_ids = render(prompt, turn, history, self.backend.tokenizer)
-        need = len(token_ids) + self.config.max_new_tokens + max(self.config.gammas) + 1
-        if need > self.backend.context_limit:
-            raise SpecbenchError(
-                f"prompt {prompt.id!r} of {workload.name} has {len(token_ids)} tokens; with output "
-                f"and draft {need}, beyond the target's context of {self.backend.context_limit}",
-                "Shorten the prompt, lower --max-new-tokens or --gamma, or use another target",
-            )
+        token_ids = _fitting(prompt, turn, history, workload.name, self.config, self.backend)
         labels = {
             "task": workload.name,
             "category": prompt.category,
@@ -117,6 +126,26 @@ class RequestMaker:
     def _save(self, workload: Workload, recorded: dict[str, Any]) -> None:
         if recorded:
             self.writer.write_extra(self._file(workload), recorded)
+
+
+def _fitting(
+    prompt: Prompt,
+    turn: int,
+    history: Sequence[str],
+    task: str,
+    config: SweepConfig,
+    backend: Backend,
+) -> list[int]:
+    """The rendered turn, which must leave room for output and draft."""
+    token_ids = render(prompt, turn, history, backend.tokenizer)
+    need = len(token_ids) + config.max_new_tokens + max(config.gammas) + 1
+    if need > backend.context_limit:
+        raise SpecbenchError(
+            f"prompt {prompt.id!r} of {task} has {len(token_ids)} tokens; with output and draft "
+            f"{need}, beyond the target's context of {backend.context_limit}",
+            "Shorten the prompt, lower --max-new-tokens or --gamma, or use another target",
+        )
+    return token_ids
 
 
 def _request_id(prompt: Prompt, turn: int) -> str:

@@ -31,7 +31,7 @@ from specbench.sweep.folder import (
 )
 from specbench.sweep.grid import Plan, plan
 from specbench.sweep.report import Reporter
-from specbench.sweep.requests import RequestMaker
+from specbench.sweep.requests import RequestMaker, refuse_long_prompts
 from specbench.workloads.load import load_workload
 from specbench.workloads.prompt import Workload
 
@@ -59,6 +59,7 @@ def run(config: SweepConfig, report: Reporter) -> Path:
         backend.load(options, report.progress)
         try:
             backend.check(cells)
+            refuse_long_prompts(config, backend, workloads)
             manifest = _manifest(config, grid, workloads, backend, threads)
             refuse_other_weights(config.folder, manifest.target)
             with opened(config, manifest) as writer:

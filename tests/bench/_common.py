@@ -12,8 +12,8 @@ import torch
 from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.engine.request import Generation, Limits, Request
-from specbench.models.progress import TerminalProgress
 from specbench.records.schema import Cell
+from specbench.weights.progress import TerminalProgress
 from specbench.workloads.load import load_workload
 from specbench.workloads.render import render
 

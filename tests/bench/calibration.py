@@ -65,9 +65,10 @@ def main(
             values.append((z_alpha, z_tau))
             same = generation.outputs == baseline
             replayed = any(generation.rounds["replayed"])
+            verdict = "identical" if same else "differs"
             print(
                 f"{dtype} A = {alpha} gamma = {gamma}: z(alpha) {z_alpha:+.2f}, "
-                f"z(tau) {z_tau:+.2f} over {count} rounds, output {'identical' if same else 'differs'}"
+                f"z(tau) {z_tau:+.2f} over {count} rounds, output {verdict}"
                 f"{', coin decides' if replayed else ''} {'; '.join(generation.notes)}",
                 flush=True,
             )

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from specbench.models import catalog
-from specbench.models.catalog import CachedModel
+from specbench.weights import catalog
+from specbench.weights.catalog import CachedModel
 
 
 @pytest.fixture

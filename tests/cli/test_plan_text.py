@@ -85,7 +85,7 @@ def test_a_dry_run_measures_nothing_and_estimates_from_the_files_here(
 
 
 def test_a_target_that_is_not_here_gets_no_estimate(specbench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("specbench.models.catalog.cached_models", list)
+    monkeypatch.setattr("specbench.weights.catalog.cached_models", list)
     result = specbench("run", "--dry-run", "--drafter", "ngram")
     assert result.code == 0
     assert result.out.endswith("no estimate of the time: the target is not on this machine yet\n")

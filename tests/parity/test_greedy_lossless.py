@@ -19,9 +19,9 @@ from tests.tiny import (
     with_references,
 )
 
-LENGTH = 16
+LENGTH = 12
 GAMMAS = (1, 2, 4, 8)
-BATCH_SIZES = {1: 4, 3: 7, 8: 11}
+BATCH_SIZES = {1: 3, 3: 7, 8: 10}
 """Batch size and number of prompts: each has more prompts than slots, so slots are refilled."""
 
 DRAFTERS = (
@@ -42,7 +42,7 @@ def models():
 
 @functools.cache
 def prompts() -> tuple[Request, ...]:
-    ready = with_references(language_model("llama"), requests(11), LENGTH + max(GAMMAS) + 1)
+    ready = with_references(language_model("llama"), requests(10), LENGTH + max(GAMMAS) + 1)
     return tuple(ready)
 
 

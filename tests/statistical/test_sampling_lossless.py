@@ -59,7 +59,7 @@ def joint(sampling: SamplingParams, length: int, stop_tokens: tuple[int, ...] = 
 
 
 def sampled(
-    spec: str | None, gamma: int, warp: str, *, count: int = 1000, batch_size: int = 48, **options
+    spec: str | None, gamma: int, warp: str, *, count: int = 800, batch_size: int = 48, **options
 ) -> tuple[Generation, float]:
     """Many outputs of one prompt, long enough that every draft position counts; their p-value."""
     length = max(3, gamma + 1)
@@ -92,7 +92,7 @@ def test_speculation_samples_from_the_model(spec, gamma, warp):
     assert p_value > SOUND
 
 
-@pytest.mark.parametrize(("batch_size", "count"), [(1, 300), (3, 600), (8, 900)])
+@pytest.mark.parametrize(("batch_size", "count"), [(1, 200), (3, 400), (8, 600)])
 @pytest.mark.parametrize("spec", DRAFTERS)
 def test_small_batches(spec, batch_size, count):
     _, p_value = sampled(spec, 2, "plain", count=count, batch_size=batch_size)

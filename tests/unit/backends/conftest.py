@@ -10,7 +10,7 @@ import torch
 
 from specbench.backends.base import EngineOptions, make_backend
 from specbench.backends.native import NativeBackend
-from specbench.models.progress import SILENT
+from specbench.weights.progress import SILENT
 from tests.tiny_target import write_target
 
 

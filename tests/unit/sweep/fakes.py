@@ -8,11 +8,11 @@ from typing import Any
 
 from specbench.backends.base import Backend, Divergence, EngineOptions, TieMeasure
 from specbench.engine.request import Generation, Limits, Request
-from specbench.models.progress import Progress
 from specbench.records.schema import Cell
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.report import SilentReporter
 from specbench.sweep.runner import run
+from specbench.weights.progress import Progress
 from tests.tiny_target import write_prompts
 
 BASELINE_STEP_S = 1.0

@@ -13,7 +13,10 @@ from specbench.sweep.failures import in_one_line, status_of
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out_of_memory"),
         (MemoryError(), "out_of_memory"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "out_of_memory"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+            "out_of_memory",
+        ),
         (RuntimeError("HIP out of memory"), "out_of_memory"),
         (RuntimeError("shape mismatch"), "failed"),
         (ValueError("out of memory is only a word here"), "failed"),

@@ -72,7 +72,9 @@ def test_synthetic_is_left_out_above_temperature_0_and_listed():
         (task, gamma) for task in TASKS for gamma in (1, 2)
     ]
     assert len(made.dropped) == 4
-    assert {entry["reason"] for entry in made.dropped} == {"synthetic drafters replay greedy output"}
+    assert {entry["reason"] for entry in made.dropped} == {
+        "synthetic drafters replay greedy output"
+    }
     kept = {cell.cell_id for cell in made.cells}
     assert all("t1" in entry["cell"] and entry["cell"] not in kept for entry in made.dropped)
 
@@ -124,7 +126,14 @@ def test_nothing_left_is_one_line_that_says_why(options: dict[str, Any], reason:
 
 @pytest.mark.parametrize(
     "spec",
-    ["ngram:4", "ngram,max=0", "ngram,min=4,max=2", "ngram,match=last", "early-exit", "early-exit:0"]
+    [
+        "ngram:4",
+        "ngram,max=0",
+        "ngram,min=4,max=2",
+        "ngram,match=last",
+        "early-exit",
+        "early-exit:0",
+    ]
     + ["early-exit:x", "synthetic", "synthetic:1.5", "synthetic:x", "model", "ngram,size=2"]
     + ["synthetic:0.5,cost=synthetic:0.5"],
 )

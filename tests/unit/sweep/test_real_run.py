@@ -21,13 +21,51 @@ from specbench.sweep.runner import run
 from tests.tiny_target import stop_at, write_prompts, write_target
 from tests.unit.sweep.checks import check_derived, outputs
 
-LINE = (
-    "cell_id target drafter gamma temperature top_k top_p batch_size task backend repeat seed status "
-    "error alpha alpha_ci alpha_overlap alpha_by_position survival_by_position "
-    "draft_acceptance_rate tau wall_s prefill_s decode_s ttft_s itl_s tokens tok_per_s speedup "
-    "speedup_ci c v overhead draft_s verify_s other_s memory_peak_bytes memory_capacity_bytes "
-    "bandwidth_bytes_per_s bandwidth_utilization energy_j lossless baseline"
-).split()
+LINE = [
+    "cell_id",
+    "target",
+    "drafter",
+    "gamma",
+    "temperature",
+    "top_k",
+    "top_p",
+    "batch_size",
+    "task",
+    "backend",
+    "repeat",
+    "seed",
+    "status",
+    "error",
+    "alpha",
+    "alpha_ci",
+    "alpha_overlap",
+    "alpha_by_position",
+    "survival_by_position",
+    "draft_acceptance_rate",
+    "tau",
+    "wall_s",
+    "prefill_s",
+    "decode_s",
+    "ttft_s",
+    "itl_s",
+    "tokens",
+    "tok_per_s",
+    "speedup",
+    "speedup_ci",
+    "c",
+    "v",
+    "overhead",
+    "draft_s",
+    "verify_s",
+    "other_s",
+    "memory_peak_bytes",
+    "memory_capacity_bytes",
+    "bandwidth_bytes_per_s",
+    "bandwidth_utilization",
+    "energy_j",
+    "lossless",
+    "baseline",
+]
 """The fields that scripts rely on, in words of the contract."""
 
 DRAFTERS = ["ngram", "early-exit:1", "synthetic:0.75"]
@@ -106,7 +144,10 @@ def test_verdicts_are_given_at_temperature_0_only_and_outputs_are_identical(fini
 def test_the_same_seed_gives_a_sampled_cell_the_same_output_in_any_batch(finished: Run):
     for drafter, gamma in (("none", 0), ("ngram", 1), ("ngram", 3), ("early-exit:1", 3)):
         alone, together = (
-            outputs(finished, cells(finished, temperature=1.0, drafter=drafter, gamma=gamma, batch_size=b)[0])
+            outputs(
+                finished,
+                cells(finished, temperature=1.0, drafter=drafter, gamma=gamma, batch_size=b)[0],
+            )
             for b in (1, 3)
         )
         assert alone == together, drafter
@@ -137,7 +178,10 @@ def test_rounds_add_up_to_requests_and_requests_to_the_record(finished: Run):
         assert (step.active_rows == rounds.groupby("step").size().to_numpy()).all()
         if cell.batch_size == 1:
             assert cell.wall_s == pytest.approx(requests.wall_s.sum())
-        assert (rounds.context_length == rounds.position + requests.prompt_tokens[rounds.request].to_numpy()).all()
+        assert (
+            rounds.context_length
+            == rounds.position + requests.prompt_tokens[rounds.request].to_numpy()
+        ).all()
 
 
 def test_slots_are_refilled_in_the_baseline_too(finished: Run):

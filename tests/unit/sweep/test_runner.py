@@ -17,6 +17,7 @@ from specbench.records import files
 from specbench.records.schema import Cell, CellRecord
 from specbench.records.store import load_run
 from specbench.sweep import runner
+from tests.tiny_target import write_prompts
 from tests.unit.sweep.fakes import Sweep
 
 FIELDS_AGAINST_BASELINES = ("speedup", "speedup_ci", "end_to_end_speedup", "c", "v", "overhead")
@@ -24,9 +25,7 @@ FIELDS_AGAINST_BASELINES = ("speedup", "speedup_ci", "end_to_end_speedup", "c", 
 
 def records(sweep: Sweep) -> dict[str, CellRecord]:
     """Every cell's record by what it is: "first", "last", 1, 3."""
-    return {
-        str(cell.baseline or cell.gamma): cell for cell in load_run(sweep.config.folder).cells
-    }
+    return {str(cell.baseline or cell.gamma): cell for cell in load_run(sweep.config.folder).cells}
 
 
 def raising(error: BaseException, *cells: str) -> Callable[[Cell], None]:
@@ -336,24 +335,37 @@ def test_a_folder_of_other_things_is_refused_and_left_as_it_is(sweep: Sweep):
     assert sweep.backend.calls[-1] == "close"
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_a_run_refused_before_its_first_cell_leaves_nothing_behind(
-    tmp_path: Path, sweep: Sweep, there: bool
-):
-    sweep.config = Sweep(tmp_path, out=tmp_path / "deep" / "down" / "run").config
-    if there:
-        sweep.config.folder.mkdir(parents=True)
+def test_a_prompt_that_is_too_long_is_refused_before_anything_is_written(sweep: Sweep):
     sweep.backend.context_limit = 20
     with pytest.raises(SpecbenchError) as caught:
         sweep.run()
     assert "beyond the target's context of 20" in str(caught.value)
-    assert sweep.config.folder.exists() is there
-    assert (tmp_path / "deep").exists() is there
-    assert not there or list(sweep.config.folder.iterdir()) == []
+    assert sweep.backend.calls == ["load", "check", "close"]
+    assert not sweep.config.folder.exists()
+    assert sweep.report.messages == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_run_that_fails_before_its_first_cell_leaves_nothing_behind(
+    tmp_path: Path, sweep: Sweep, there: bool
+):
+    prompts = write_prompts(tmp_path / "chats.jsonl", (), chats=2)
+    out = tmp_path / "deep" / "down" / "run"
+    sweep.config = Sweep(tmp_path, out=out, tasks=[str(prompts)], max_new_tokens=30).config
+    if there:
+        out.mkdir(parents=True)
+    sweep.backend.context_limit = 80  # enough for the first turns, not for an answer between
+    with pytest.raises(SpecbenchError) as caught:
+        sweep.run()
+    assert "prompt 'c0' of chats has 64 tokens" in str(caught.value)
+    assert sweep.backend.recorded == [["c0#1", "c1#1"]]
     assert sweep.backend.generated == []
+    assert out.exists() is there
+    assert (tmp_path / "deep").exists() is there
+    assert not there or list(out.iterdir()) == []
 
     sweep.backend.context_limit = 1000
-    sweep.config = Sweep(tmp_path, out=sweep.config.folder, gammas=[2]).config
+    sweep.config = Sweep(tmp_path, out=out, gammas=[2]).config
     sweep.run()  # the corrected command may write there
 
 

@@ -37,7 +37,9 @@ def test_equal_outputs_are_identical_and_nothing_is_measured():
 def test_a_parting_below_twice_the_noise_is_a_near_tie():
     verdict, sentences, asked = verdict_of([[5, 6, 7], [8, 9], [1, 2, 9, 9]], (0.019, 0.01))
     assert verdict == "near-tie"
-    assert sentences == ["near-tie at p2 token 2: 3 or 9: float32 logit gap 0.019, rounding up to 0.01"]
+    assert sentences == [
+        "near-tie at p2 token 2: 3 or 9: float32 logit gap 0.019, rounding up to 0.01"
+    ]
     assert asked == [Divergence(REQUESTS[2], [1, 2], (3, 9))]
 
 

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.models import download, hub
-from specbench.models.progress import SILENT, Progress
-from specbench.models.source import (
+from specbench.weights import download, hub
+from specbench.weights.progress import SILENT, Progress
+from specbench.weights.source import (
     DEFAULT_NAME,
     ModelSource,
     file_sha256,
@@ -217,7 +217,7 @@ _SOURCES: tuple[tuple[str, Callable[[Path, Progress], dict[str, Any]]], ...] = (
 
 
 def _convert(file: Path, made: Path, served_from: str, progress: Progress) -> dict[str, Any]:
-    from specbench.models import gguf
+    from specbench.weights import gguf
 
     gguf.convert(file, made, progress)
     return {"served_from": served_from, "sha256": GGUF_SHA256, "revision": None, "dtype": "float32"}

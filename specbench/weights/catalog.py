@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from specbench.models import embedded, hub
-from specbench.models.progress import tree_size
-from specbench.models.source import DEFAULT_NAME, missing_shards, weight_files, weights_sha256
+from specbench.weights import embedded, hub
+from specbench.weights.progress import tree_size
+from specbench.weights.source import DEFAULT_NAME, missing_shards, weight_files, weights_sha256
 
 _CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specbench.models.gguf_header import GgufHeader
+from specbench.weights.gguf_header import GgufHeader
 
 _CONTROL, _USER_DEFINED = 3, 4
 

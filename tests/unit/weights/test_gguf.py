@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.models import gguf
-from specbench.models.gguf_header import read_header
-from tests.unit.models.tiny import CONTEXT, write_gguf
+from specbench.weights import gguf
+from specbench.weights.gguf_header import read_header
+from tests.unit.weights.tiny import CONTEXT, write_gguf
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.models.finding import looks_like_path, resolve
-from specbench.models.loading import load_causal_lm
-from specbench.models.source import HashBook, weights_sha256
-from tests.unit.models.conftest import TinyDefault, Told
-from tests.unit.models.servers import Hub, serving
-from tests.unit.models.tiny import edit_config, write_folder, write_gguf
+from specbench.weights.finding import looks_like_path, resolve
+from specbench.weights.loading import load_causal_lm
+from specbench.weights.source import HashBook, weights_sha256
+from tests.unit.weights.conftest import TinyDefault, Told
+from tests.unit.weights.servers import Hub, serving
+from tests.unit.weights.tiny import edit_config, write_folder, write_gguf
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -241,7 +241,7 @@ def test_a_config_that_is_no_json(folder: Path) -> None:
 def hub_script(name: str, url: str, home: Path, offline: str = "0") -> str:
     """What a process of its own says when it resolves a hub name twice."""
     code = (
-        "import json, sys\nfrom specbench.models.finding import resolve\n"
+        "import json, sys\nfrom specbench.weights.finding import resolve\n"
         "from specbench.errors import SpecbenchError\n"
         "try:\n    source = resolve(sys.argv[1])\n"
         "    print(json.dumps([source.kind, str(source.path), dict(source.provenance)]))\n"

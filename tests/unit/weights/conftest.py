@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from specbench.models import embedded
-from tests.unit.models.tiny import write_gguf, write_wheel
+from specbench.weights import embedded
+from tests.unit.weights.tiny import write_gguf, write_wheel
 
 
 class Told:

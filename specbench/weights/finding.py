@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from specbench.errors import SpecbenchError
-from specbench.models import embedded, hub
-from specbench.models.gguf_header import read_header
-from specbench.models.progress import SILENT, Progress
-from specbench.models.source import (
+from specbench.weights import embedded, hub
+from specbench.weights.gguf_header import read_header
+from specbench.weights.progress import SILENT, Progress
+from specbench.weights.source import (
     DEFAULT_NAME,
     HashBook,
     ModelSource,

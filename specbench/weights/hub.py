@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.models.progress import SILENT, Progress, tree_size, watch_size
-from specbench.models.source import WEIGHT_PATTERNS, weight_files
+from specbench.weights.progress import SILENT, Progress, tree_size, watch_size
+from specbench.weights.source import WEIGHT_PATTERNS, weight_files
 
 _SIDE_FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

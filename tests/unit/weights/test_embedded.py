@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from specbench.errors import SpecbenchError
-from specbench.models import embedded
-from specbench.models.source import DEFAULT_NAME
-from tests.unit.models.conftest import TinyDefault, Told
-from tests.unit.models.servers import Hub, Index, serving
-from tests.unit.models.tiny import write_folder
+from specbench.weights import embedded
+from specbench.weights.source import DEFAULT_NAME
+from tests.unit.weights.conftest import TinyDefault, Told
+from tests.unit.weights.servers import Hub, Index, serving
+from tests.unit.weights.tiny import write_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 

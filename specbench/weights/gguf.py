@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.models import gguf_tokenizer
-from specbench.models.gguf_header import GgufHeader, read_header
-from specbench.models.progress import SILENT, Progress
-from specbench.models.quiet import quick_gguf, quiet_transformers
+from specbench.weights import gguf_tokenizer
+from specbench.weights.gguf_header import GgufHeader, read_header
+from specbench.weights.progress import SILENT, Progress
+from specbench.weights.quiet import quick_gguf, quiet_transformers
 
 
 @dataclass(frozen=True)

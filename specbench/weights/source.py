@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from specbench.models.progress import SILENT, Progress
+from specbench.weights.progress import SILENT, Progress
 
 DEFAULT_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 

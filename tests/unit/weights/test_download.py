@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from specbench.errors import SpecbenchError
-from specbench.models import download
-from specbench.models.download import Installer, fetch_member, installers, reason_of
-from specbench.models.embedded import MEMBER, REQUIREMENT
-from tests.unit.models.conftest import TinyDefault, Told
-from tests.unit.models.servers import Index, serving
+from specbench.weights import download
+from specbench.weights.download import Installer, fetch_member, installers, reason_of
+from specbench.weights.embedded import MEMBER, REQUIREMENT
+from tests.unit.weights.conftest import TinyDefault, Told
+from tests.unit.weights.servers import Index, serving
 
 PIP = Installer("pip", (sys.executable, "-m", "pip"))
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from specbench.errors import SpecbenchError
-from specbench.models.progress import SILENT, Progress, tree_size, watch_size
+from specbench.weights.progress import SILENT, Progress, tree_size, watch_size
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 _REASON_CHARS = 200

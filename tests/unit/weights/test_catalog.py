@@ -10,8 +10,8 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from specbench.models import catalog, embedded
-from tests.unit.models.conftest import TinyDefault
+from specbench.weights import catalog, embedded
+from tests.unit.weights.conftest import TinyDefault
 
 
 def put_in_hub_cache(cache: Path, name: str, config: dict[str, object], weights: bytes) -> str:
@@ -76,7 +76,7 @@ def test_the_embedded_default_comes_first(
 
 def test_listing_imports_no_torch() -> None:
     code = (
-        "import sys; from specbench.models.catalog import cached_models; cached_models();"
+        "import sys; from specbench.weights.catalog import cached_models; cached_models();"
         "print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
     )
     root = Path(__file__).resolve().parents[3]

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.models import gguf
-from specbench.models.finding import resolve
-from specbench.models.progress import SILENT, Progress
-from specbench.models.quiet import quiet_transformers
-from specbench.models.source import DEFAULT_NAME, ModelSource
+from specbench.weights import gguf
+from specbench.weights.finding import resolve
+from specbench.weights.progress import SILENT, Progress
+from specbench.weights.quiet import quiet_transformers
+from specbench.weights.source import DEFAULT_NAME, ModelSource
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from specbench.models import embedded, gguf
+from specbench.weights import embedded, gguf
 
 
 def main(sha256: str, moment: str = "", flag_folder: str = ".") -> None:
