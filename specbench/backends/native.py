@@ -16,6 +16,7 @@ from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.measure.clock import clock_for
+from specbench.models.few_rows import use_fast_order
 from specbench.models.rows import Rows
 from specbench.models.support import unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
@@ -46,7 +47,8 @@ class NativeBackend(Backend):
         self.device = str(self.target.device)
         self.stop_tokens = self.target.stop_tokens
         self.context_limit = self.target.context_limit
-        self.target_facts = loaded.provenance
+        few_rows = use_fast_order(loaded.model)
+        self.target_facts = {**loaded.provenance, "swapped_linear_rows": few_rows}
         unused = _unused_settings(loaded.model)
         for notice in unused:
             progress.note(notice)
@@ -118,6 +120,7 @@ class NativeBackend(Backend):
             attention=self._options.attention,
             progress=self._progress,
         )
+        use_fast_order(loaded.model)
         return LanguageModel(loaded.model, loaded.tokenizer, loaded.source.name)
 
     def _decoder(self, cell: Cell, longest: int) -> Decoder:

@@ -30,7 +30,7 @@ class EarlyExitDrafter(Drafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         argument = spec.need_argument("K")
-        if not argument.isdigit() or int(argument) < 1:
+        if not argument.isdecimal() or int(argument) < 1:
             raise SpecbenchError(
                 f"drafter {spec.text!r}: {argument!r} is not a number of layers",
                 "Write early-exit:K with K at least 1 and below the target's layers",

@@ -84,7 +84,7 @@ def parse_spec(text: str) -> DrafterSpec:
     """Parse a SPEC and check that its kind exists.
 
     Raises:
-        SpecbenchError: empty, an unknown kind, or an option without a value.
+        SpecbenchError: empty, an unknown kind, an option without a value or given twice.
     """
     head, separator, cost = text.strip().partition(",cost=")
     parts = _OPTION.split(head)
@@ -94,7 +94,12 @@ def parse_spec(text: str) -> DrafterSpec:
             f"drafter {text!r}: {parts[0].split(',')[1]!r} is not an option", "Write key=value"
         )
     registry.path("drafters", kind)
-    options = dict(part.split("=", 1) for part in parts[1:])
+    options: dict[str, str] = {}
+    for part in parts[1:]:
+        key, _, value = part.partition("=")
+        if key in options:
+            raise SpecbenchError(f"drafter {text!r}: {key}= is given twice", "Write it once")
+        options[key] = value
     if separator:
         options["cost"] = cost
     return DrafterSpec(kind, argument if colon else None, options, text.strip())

@@ -153,7 +153,9 @@ class SyntheticDrafter(Drafter):
 
     def _pad(self, tokens: list[list[int]], width: int, filler: int = 0) -> Tensor:
         padded = [row[:width] + [filler] * (width - len(row)) for row in tokens]
-        return torch.tensor(padded, dtype=torch.long, device=self.rows.device).view(-1, width)
+        return torch.tensor(padded, dtype=torch.long, device=self.rows.device).view(
+            len(tokens), width
+        )
 
 
 DRAFTER = SyntheticDrafter

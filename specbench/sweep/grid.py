@@ -15,7 +15,7 @@ from typing import Any
 
 from specbench import registry
 from specbench.drafters.base import drafter_class
-from specbench.drafters.spec import parse_spec
+from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.records.schema import BASELINE_DRAFTER, Block, Cell
 from specbench.sweep.config import SweepConfig
@@ -51,9 +51,7 @@ def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
     Raises:
         SpecbenchError: a drafter SPEC can't be right, or no cell remains.
     """
-    specs = [parse_spec(text) for text in config.drafters]
-    for spec in specs:
-        drafter_class(spec).check(spec)
+    specs = checked_specs(config)
     prompts = dict(tasks) if tasks is not None else _count_prompts(config)
     cells: list[Cell] = []
     dropped: list[dict[str, Any]] = []
@@ -92,6 +90,18 @@ def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
         reasons = "; ".join(dict.fromkeys(entry["reason"] for entry in dropped))
         raise SpecbenchError(f"no cell can be measured: {reasons}")
     return Plan(cells, dropped)
+
+
+def checked_specs(config: SweepConfig) -> list[DrafterSpec]:
+    """The drafters' SPECs; costs nothing, so it can be asked first.
+
+    Raises:
+        SpecbenchError: one of them can't be right.
+    """
+    specs = [parse_spec(text) for text in config.drafters]
+    for spec in specs:
+        drafter_class(spec).check(spec)
+    return specs
 
 
 def _in_order(block: list[Cell], baseline: Cell) -> list[Cell]:

@@ -29,7 +29,7 @@ from specbench.sweep.folder import (
     refuse_another_run,
     refuse_other_weights,
 )
-from specbench.sweep.grid import Plan, plan
+from specbench.sweep.grid import Plan, checked_specs, plan
 from specbench.sweep.report import Reporter
 from specbench.sweep.requests import RequestMaker, refuse_long_prompts
 from specbench.workloads.load import load_workload
@@ -44,7 +44,8 @@ def run(config: SweepConfig, report: Reporter) -> Path:
             the first measurement; a full disk later, with all finished cells kept.
     """
     threads = machine.set_threads(config.threads)
-    workloads = _load_workloads(config, report)
+    checked_specs(config)
+    workloads = _load_workloads(config)
     grid = plan(config, {workload.name: len(workload.prompts) for workload in workloads})
     refuse_another_run(config, _task_facts(workloads))
     if is_complete(config, grid.cells):
@@ -52,6 +53,7 @@ def run(config: SweepConfig, report: Reporter) -> Path:
         report.finished(config.folder)
         return config.folder
 
+    notices = [workload.notice for workload in workloads if workload.notice]
     for name in config.backends:
         backend = make_backend(name)
         cells = [cell for cell in grid.cells if cell.backend == name]
@@ -63,6 +65,8 @@ def run(config: SweepConfig, report: Reporter) -> Path:
             manifest = _manifest(config, grid, workloads, backend, threads)
             refuse_other_weights(config.folder, manifest.target)
             with opened(config, manifest) as writer:
+                while notices:  # once, and when nothing is left that could be refused
+                    report.message(notices.pop(0))
                 _measure(config, grid, cells, workloads, backend, writer, report)
         finally:
             backend.close()
@@ -102,8 +106,8 @@ def _measure(
     writer.write_manifest()
 
 
-def _load_workloads(config: SweepConfig, report: Reporter) -> list[Workload]:
-    """Every task's prompts; says where they come from."""
+def _load_workloads(config: SweepConfig) -> list[Workload]:
+    """Every task's prompts."""
     workloads: dict[str, Workload] = {}
     for task in config.tasks:
         for workload in load_workload(task, config.prompts, config.prompt_source):  # type: ignore[arg-type]
@@ -111,8 +115,6 @@ def _load_workloads(config: SweepConfig, report: Reporter) -> list[Workload]:
                 raise SpecbenchError(
                     f"two tasks are called {workload.name!r}", "Rename one of the prompt files"
                 )
-            if workload.notice:
-                report.message(workload.notice)
             workloads[workload.name] = workload
     return list(workloads.values())
 

@@ -72,7 +72,8 @@ def test_every_drafter_gamma_and_batch_size(spec, gamma, batch_size):
     generation = cell(spec, batch_size, gamma=gamma)
     assert greedy_faults(generation.outputs, reference()[: len(generation.outputs)]) == []
     assert 0 < alpha(generation) < 1
-    assert max(generation.rounds["num_drafted"]) == gamma
+    longest = max(generation.rounds["num_drafted"])
+    assert longest == gamma or (spec.endswith("first") and 1 < longest < gamma)
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)

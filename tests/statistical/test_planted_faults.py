@@ -352,7 +352,7 @@ def joint(sampling: SamplingParams):
     return enumerated_joint(target(), PROMPT, sampling, 3)
 
 
-def sampled(spec: str, sampling: SamplingParams = COOL, count: int = 800):
+def sampled(spec: str, sampling: SamplingParams = COOL, count: int = 1200):
     return run_cell(
         target(),
         spec,

@@ -357,7 +357,7 @@ def test_a_run_that_fails_before_its_first_cell_leaves_nothing_behind(
     sweep.backend.context_limit = 80  # enough for the first turns, not for an answer between
     with pytest.raises(SpecbenchError) as caught:
         sweep.run()
-    assert "prompt 'c0' of chats has 64 tokens" in str(caught.value)
+    assert "prompt 'c0' of chats has 61 tokens" in str(caught.value)
     assert sweep.backend.recorded == [["c0#1", "c1#1"]]
     assert sweep.backend.generated == []
     assert out.exists() is there

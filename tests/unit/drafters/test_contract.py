@@ -1,0 +1,143 @@
+"""What every drafter keeps, tested on each file in ``drafters/`` as it arrives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specbench import registry
+from specbench.drafters.base import Drafter, drafter_class
+from specbench.drafters.spec import parse_spec
+from specbench.engine.loop import decode
+from specbench.engine.request import Limits
+from specbench.errors import SpecbenchError
+from specbench.sampling.warp import SamplingParams
+from tests.tiny import (
+    language_model,
+    make_decoder,
+    make_drafter,
+    make_session,
+    noisy_copy,
+    requests,
+    shared_prefills,
+    with_references,
+)
+
+SPECS = {
+    "early-exit": "early-exit:1",
+    "model": "model:near",
+    "ngram": "ngram,max=2",
+    "synthetic": "synthetic:0.7",
+}
+"""One working SPEC per kind; a new drafter adds its own here."""
+
+TEMPERATURES = (0.0, 0.8)
+
+
+@pytest.fixture(params=registry.names("drafters"))
+def spec(request) -> str:
+    return SPECS[request.param]
+
+
+def possible(spec: str, temperature: float) -> bool:
+    parsed = parse_spec(spec)
+    kind = drafter_class(parsed)
+    return kind.impossible(parsed, gamma=3, temperature=temperature, batch_size=3) is None
+
+
+class Recording:
+    """Passes everything on to a decoder; keeps each draft and what was accepted of it."""
+
+    def __init__(self, decoder) -> None:
+        self.inner = decoder
+        self.session, self.clock, self.drafter = decoder.session, decoder.clock, decoder.drafter
+        self.drafts: list = []
+        propose = self.drafter.propose
+
+        def keep(gamma):
+            draft = propose(gamma)
+            self.drafts.append((draft, [row.active for row in self.session.rows.slots]))
+            return draft
+
+        self.drafter.propose = keep
+
+    def round(self):
+        return self.inner.round()
+
+
+def recorded(spec: str, temperature: float, gamma: int = 3):
+    target = language_model("llama")
+    batch = with_references(target, requests(5), 12 + gamma + 1)
+    sampling = SamplingParams(temperature, top_k=20)
+    session = make_session(
+        target, batch, gamma=gamma, batch_size=3, sampling=sampling, max_new_tokens=12
+    )
+    drafter = make_drafter(target, spec, {"near": noisy_copy(target, 0.2)})
+    recording = Recording(make_decoder(target, drafter, session))
+    generation = decode(recording, batch, shared_prefills(target, batch), Limits(12))
+    return drafter, recording.drafts, generation
+
+
+def test_it_is_a_drafter_with_a_description(spec):
+    kind = drafter_class(parse_spec(spec))
+    assert issubclass(kind, Drafter)
+    assert registry.describe("drafters", parse_spec(spec).kind)
+
+
+def test_an_unknown_option_is_refused(spec):
+    parsed = parse_spec(f"{spec},no_such_option=1")
+    with pytest.raises(SpecbenchError, match="no_such_option"):
+        drafter_class(parsed).check(parsed)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_drafts_have_the_promised_shapes(spec, temperature):
+    if not possible(spec, temperature):
+        pytest.skip("not a cell that can exist")
+    drafter, drafts, generation = recorded(spec, temperature)
+    assert [len(output) for output in generation.outputs] == [12] * 5
+    assert any(not all(active) for _, active in drafts), "some slots must run empty"
+    for draft, active in drafts:
+        batch, width = draft.tokens.shape
+        assert batch == 3
+        assert width <= 3
+        assert draft.tokens.dtype == torch.long
+        assert max(draft.lengths) == width or width == 3
+        assert all(length == 0 for length, on in zip(draft.lengths, active, strict=True) if not on)
+        assert ((draft.tokens >= 0) & (draft.tokens < 61)).all()
+        if draft.probs is not None:
+            assert drafter.samples
+            assert draft.probs.shape == (batch, width, 61)
+            assert torch.allclose(draft.probs.sum(-1), torch.ones(batch, width), atol=1e-5)
+            drawn = draft.probs.gather(2, draft.tokens[..., None]).squeeze(2)
+            assert (drawn > 0).all(), "a drafted token has a chance of having been drafted"
+
+
+def test_it_samples_exactly_where_it_says_so(spec):
+    for temperature in filter(lambda t: possible(spec, t), TEMPERATURES):
+        drafter, drafts, _ = recorded(spec, temperature)
+        gives_q = any(draft.probs is not None for draft, _ in drafts)
+        assert gives_q == (temperature > 0 and drafter.samples)
+
+
+def test_a_drafter_serves_one_cell_after_another(spec):
+    """State does not leak from cell to cell, whatever gamma and batch size were before."""
+    from tests.tiny import run_cell
+
+    target = language_model("llama")
+    batch = with_references(target, requests(4), 20)
+    drafter = make_drafter(target, spec, {"near": noisy_copy(target, 0.2)})
+
+    def columns(gamma, batch_size):
+        generation = run_cell(target, drafter, batch, gamma=gamma, batch_size=batch_size)
+        return generation.outputs, generation.rounds["num_accepted"]
+
+    first = columns(3, 2)
+    columns(1, 3)
+    assert columns(3, 2) == first
+
+
+def test_weight_bytes_are_known(spec):
+    drafter, _, _ = recorded(spec, 0.0)
+    assert isinstance(drafter.weight_bytes, int)
+    assert (drafter.weight_bytes > 0) == (parse_spec(spec).kind in ("model", "early-exit"))
