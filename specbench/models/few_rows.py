@@ -53,7 +53,7 @@ def use_fast_order(model: nn.Module) -> list[int]:
 
 
 def _swapped(input: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
-    """``(W @ x.T).T``; one row is doubled, because a matrix of one column is treated as a vector."""
+    """``(W @ x.T).T``; one row is doubled, because one column would be treated as a vector."""
     flat = input.reshape(rows, input.shape[-1])
     if rows == 1:
         flat = torch.cat((flat, flat))
@@ -77,17 +77,25 @@ def _sample(weights: list[Tensor]) -> list[Tensor]:
 @torch.inference_mode()
 def _faster_rows(weights: list[Tensor]) -> frozenset[int]:
     """The numbers of rows, up to MOST_ROWS, at which the swapped order is clearly faster."""
-    faster = set()
+    faster: set[int] = set()
     for rows, up_to in zip(_MEASURED_ROWS, (*_MEASURED_ROWS[1:], MOST_ROWS + 1), strict=True):
-        inputs = {w.shape[1]: torch.randn(rows, w.shape[1]) for w in weights}
-        plain, swapped = _seconds(
-            lambda w, x=inputs: nn.functional.linear(x[w.shape[1]], w),
-            lambda w, x=inputs, n=rows: _swapped(x[w.shape[1]], w, None, n),
-            weights,
-        )
+        plain, swapped = _time_both(weights, rows)
         if swapped * _CLEARLY < plain:
             faster.update(range(rows, up_to))
     return frozenset(faster)
+
+
+def _time_both(weights: list[Tensor], rows: int) -> tuple[float, float]:
+    """Seconds of the plain and the swapped product over all weights, for that many rows."""
+    inputs = {weight.shape[1]: torch.randn(rows, weight.shape[1]) for weight in weights}
+
+    def plain(weight: Tensor) -> Tensor:
+        return nn.functional.linear(inputs[weight.shape[1]], weight)
+
+    def swapped(weight: Tensor) -> Tensor:
+        return _swapped(inputs[weight.shape[1]], weight, None, rows)
+
+    return _seconds(plain, swapped, weights)
 
 
 def _seconds(
