@@ -33,7 +33,7 @@ def run(
         typer.Option(
             metavar="SPEC",
             help="kind[:argument][,key=value]..., e.g. ngram,max=3 or model:NAME; repeat for "
-            "several; see specbench drafters. Default: ngram and early-exit:6.",
+            "several; see specbench drafters. Default: ngram, and synthetic:0.8 as a check of the instrument.",
         ),
     ] = None,
     gamma: Annotated[
@@ -60,10 +60,10 @@ def run(
         ),
     ] = None,
     prompts: Annotated[
-        str | None, typer.Option(metavar="N", help="Prompts per task. Default: 4.")
+        str | None, typer.Option(metavar="N", help="Prompts per task. Default: 3.")
     ] = None,
     max_new_tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 32.")
+        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 24.")
     ] = None,
     repeats: Annotated[
         str | None, typer.Option(metavar="N", help="Measure everything N times. Default: 1.")
