@@ -33,7 +33,8 @@ def run(
         typer.Option(
             metavar="SPEC",
             help="kind[:argument][,key=value]..., e.g. ngram,max=3 or model:NAME; repeat for "
-            "several; see specbench drafters. Default: ngram, and synthetic:0.8 as a check of the instrument.",
+            "several; see specbench drafters. Default: ngram, and synthetic:0.8 as a check of "
+            "the instrument.",
         ),
     ] = None,
     gamma: Annotated[

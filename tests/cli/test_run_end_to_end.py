@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,10 +17,9 @@ from specbench.sweep import runner
 from tests.cli.conftest import ROOT, Result
 from tests.tiny_target import PROMPTS, write_prompts, write_target
 
-OPTIONS = (
-    "--target tiny --task mine.jsonl --drafter ngram --drafter early-exit:1 --drafter synthetic:0.8 "
-    "--gamma 1,3 --temperature 0,1 --prompts 8 --max-new-tokens 10 --threads 1 --device cpu"
-).split()
+_GRID = "--drafter ngram --drafter early-exit:1 --drafter synthetic:0.8 --gamma 1,3"
+_SIZE = "--temperature 0,1 --prompts 8 --max-new-tokens 10 --threads 1 --device cpu"
+OPTIONS = shlex.split(f"--target tiny --task mine.jsonl {_GRID} {_SIZE}")
 
 WITHOUT_TORCH = (
     "import sys; from specbench.cli.main import main\n"
@@ -228,9 +228,7 @@ def files(folder: Path) -> set[Path]:
 
 
 @pytest.mark.parametrize("case", BAD_NAMES)
-def test_a_bad_word_is_one_line_and_leaves_nothing(
-    specbench, elsewhere, tmp_path: Path, case: str
-):
+def test_a_bad_word_is_one_line_and_leaves_nothing(specbench, elsewhere, tmp_path: Path, case: str):
     words, parts = BAD_NAMES[case]
     line = specbench(*elsewhere(words)).error_line
     for part in parts:
@@ -247,7 +245,10 @@ def test_a_bad_word_is_one_line_and_leaves_nothing(
         ('{"prompt": "ok"}\n["list"]\n', ["bad.jsonl:2 is a JSON array"]),
         ('{"text": "ok"}\n', ["bad.jsonl:1 has no prompt, turns or messages"]),
         ('{"prompt": "  "}\n', ["bad.jsonl:1 has an empty prompt"]),
-        ('{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}\n', ["bad.jsonl:2 repeats the id '1'"]),
+        (
+            '{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}\n',
+            ["bad.jsonl:2 repeats the id '1'"],
+        ),
     ],
 )
 def test_a_bad_prompt_file_is_named_with_its_line(
@@ -321,7 +322,8 @@ def test_a_prompt_that_is_too_long_names_the_prompt_and_the_numbers(
     specbench, elsewhere, tmp_path: Path
 ):
     write_prompts(tmp_path / "long.jsonl", (*PROMPTS, "word " * 200))
-    words = elsewhere(TINY.replace("{home}/mine.jsonl", "long.jsonl") + " --drafter ngram --prompts 9")
+    options = TINY.replace("{home}/mine.jsonl", "long.jsonl")
+    words = elsewhere(options + " --drafter ngram --prompts 9")
     line = specbench("run", *words).error_line
     assert "prompt 'p6' of long has 10" in line  # a thousand characters, and the template
     assert "beyond the target's context of 512" in line

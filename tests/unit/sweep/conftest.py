@@ -1,4 +1,4 @@
-"""What the tests of the sweep share: no measuring of the machine, one thread, a cache of their own."""
+"""What the tests of the sweep share: no measuring of the machine, one thread, an own cache."""
 
 from __future__ import annotations
 

@@ -133,9 +133,14 @@ def test_nothing_left_is_one_line_that_says_why(options: dict[str, Any], reason:
         "ngram,match=last",
         "early-exit",
         "early-exit:0",
-    ]
-    + ["early-exit:x", "synthetic", "synthetic:1.5", "synthetic:x", "model", "ngram,size=2"]
-    + ["synthetic:0.5,cost=synthetic:0.5"],
+        "early-exit:x",
+        "synthetic",
+        "synthetic:1.5",
+        "synthetic:x",
+        "model",
+        "ngram,size=2",
+        "synthetic:0.5,cost=synthetic:0.5",
+    ],
 )
 def test_a_spec_that_cannot_be_right_is_refused_before_anything_is_loaded(spec: str):
     with pytest.raises(SpecbenchError) as caught:

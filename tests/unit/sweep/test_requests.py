@@ -1,4 +1,4 @@
-"""From workloads to requests: chat histories and references come from one recorded greedy output."""
+"""From workloads to requests: histories and references come from one recorded greedy output."""
 
 from __future__ import annotations
 
