@@ -70,12 +70,12 @@ def next_commands(folder: Path) -> list[str]:
 
 
 def inside_noise(record: CellRecord) -> bool:
-    """Whether a speedup cannot be told from no speedup: by its interval or by the noise floor."""
+    """Whether a speedup can't be told from none: by interval, noise floor, or without interval."""
     if record.speedup is None:
         return False
     near = record.noise_floor is not None and abs(record.speedup - 1) <= record.noise_floor
     interval = record.speedup_ci
-    return near or (interval is not None and interval[0] <= 1 <= interval[1])
+    return near or interval is None or interval[0] <= 1 <= interval[1]
 
 
 def _block_title(cells: Sequence[CellRecord]) -> list[str]:
@@ -136,7 +136,9 @@ def _notes(records: Sequence[CellRecord]) -> list[str]:
             "few prompts: these intervals rest on fewer than 6 prompts (--prompts 6 or more)"
         )
     if any(inside_noise(record) for record in records):
-        notes.append("~ not distinguishable from no speedup (interval or noise floor)")
+        notes.append(
+            "~ not distinguishable from no speedup (interval, noise floor, or no interval)"
+        )
     return ["", *notes] if notes else []
 
 

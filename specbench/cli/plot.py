@@ -30,7 +30,8 @@ def plot(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where to write. Default: the folder figures/ of the first RUN."
+            metavar="DIR",
+            help="Where to write. Default: figures/ in the RUN's folder; here, for several.",
         ),
     ] = None,
     format: Annotated[
@@ -64,7 +65,8 @@ def plot(
     clash = len({fit.name for fit in fits}) < len(fits)
     frames = [points_frame(fit, str(fit.path) if clash else fit.name) for fit in fits]
     points = pd.concat(frames, ignore_index=True)
-    folder = out if out is not None else fits[0].path / "figures"
+    default = fits[0].path / "figures" if len(fits) == 1 else Path("figures")
+    folder = out if out is not None else default
     drawn = [(name, registry.load("plots", name).draw(points)) for name in names]
     for name, picture in drawn:
         for path in base.save(picture, folder, name, formats):

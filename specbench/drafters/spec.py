@@ -66,7 +66,8 @@ class DrafterSpec:
             return default
         if not re.fullmatch(r"\d+", text) or int(text) < minimum:
             raise SpecbenchError(
-                f"drafter {self.text!r}: {key}={text} is not a whole number of at least {minimum}"
+                f"drafter {self.text!r}: {key}={text} is not a whole number of at least {minimum}",
+                f"Write for example {self.kind},{key}={max(default, minimum)}",
             )
         return int(text)
 

@@ -88,7 +88,10 @@ def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
             cells += _in_order(block, Cell(drafter=BASELINE_DRAFTER, gamma=0, **shared))
     if not cells:
         reasons = "; ".join(dict.fromkeys(entry["reason"] for entry in dropped))
-        raise SpecbenchError(f"no cell can be measured: {reasons}")
+        raise SpecbenchError(
+            f"no cell can be measured: {reasons}",
+            "Change --drafter, --temperature, --batch-size or --prompts",
+        )
     return Plan(cells, dropped)
 
 

@@ -23,6 +23,7 @@ from specbench.errors import SpecbenchError
 from specbench.records.store import RunWriter
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.folder import REFERENCES
+from specbench.sweep.report import Reporter
 from specbench.workloads.prompt import Prompt, Workload
 from specbench.workloads.render import render
 
@@ -52,7 +53,10 @@ def refuse_long_prompts(
 class RequestMaker:
     """Makes the requests of each workload, recording greedy outputs where they are needed."""
 
-    def __init__(self, config: SweepConfig, backend: Backend, writer: RunWriter) -> None:
+    def __init__(
+        self, config: SweepConfig, backend: Backend, writer: RunWriter, report: Reporter
+    ) -> None:
+        self.report = report
         self.config = config
         self.backend = backend
         self.writer = writer
@@ -107,6 +111,8 @@ class RequestMaker:
             limits = limits_of(self.config, self.backend)
             ahead = max(self.config.gammas) + 1 if self._replays else 0
             longer = Limits(limits.max_new_tokens + ahead, limits.stop_tokens)
+            task = missing[0].labels["task"]
+            self.report.message(f"{task}: recording greedy outputs of {len(missing)} prompts first")
             outputs = self.backend.greedy_outputs(missing, longer)
             recorded.update(zip((r.prompt_id for r in missing), outputs, strict=True))
 

@@ -85,7 +85,7 @@ def _measure(
 ) -> None:
     """The measuring part, with everything loaded and the folder open."""
     report.started(grid, len(writer.done & {cell.cell_id for cell in grid.cells}))
-    maker = RequestMaker(config, backend, writer)
+    maker = RequestMaker(config, backend, writer, report)
     by_name = {workload.name: workload for workload in workloads}
     for workload in workloads:
         maker.of(workload)

@@ -21,11 +21,21 @@ _GRID = "--drafter ngram --drafter early-exit:1 --drafter synthetic:0.8 --gamma 
 _SIZE = "--temperature 0,1 --prompts 8 --max-new-tokens 10 --threads 1 --device cpu"
 OPTIONS = shlex.split(f"--target tiny --task mine.jsonl {_GRID} {_SIZE}")
 
-WITHOUT_TORCH = (
-    "import sys; from specbench.cli.main import main\n"
-    "try: main(sys.argv[1:])\n"
-    "finally: assert 'torch' not in sys.modules, 'torch was imported'"
-)
+WITHOUT_TORCH = """
+import contextlib, io, json, sys
+from specbench.cli.main import main
+results = []
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as ending:
+            results.append([ending.code, out.getvalue(), err.getvalue()])
+assert "torch" not in sys.modules, "torch was imported"
+print(json.dumps(results))
+"""
+"""Runs several command lines in one process, which must not import torch."""
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +78,21 @@ def run_folder(home: Path, ran: Result) -> Path:
     return folder
 
 
-def light(home: Path, *words: str) -> Result:
-    """A command that must not import torch."""
-    result = process(home, *words, program=("-c", WITHOUT_TORCH))
-    assert "torch was imported" not in result.err
-    return result
+@pytest.fixture(scope="module")
+def answers(home: Path, run_folder: Path) -> dict[str, Result]:
+    """What the commands that read a run say, in a process without torch."""
+    by_name, by_path = run_folder.name, f"results/{run_folder.name}"
+    lines = {
+        "fit": ["fit", by_path],
+        "fit json": ["fit", by_name, "--format", "json"],
+        "plot": ["plot", by_path, "--format", "png,svg"],
+        "optimal": ["optimal-gamma", by_path],
+        "optimal json": ["optimal-gamma", by_name, "--format", "json"],
+    }
+    result = process(home, json.dumps(list(lines.values())), program=("-c", WITHOUT_TORCH))
+    assert result.code == 0, result.err
+    results = [Result(*parts) for parts in json.loads(result.out)]
+    return dict(zip(lines, results, strict=True))
 
 
 def test_the_run_ends_with_a_table_and_the_two_commands_to_type(ran: Result, run_folder: Path):
@@ -112,20 +132,24 @@ def test_the_dropped_cells_are_in_the_manifest(run_folder: Path):
 
 
 def test_typed_again_it_measures_nothing_and_prints_the_same_table(
-    home: Path, ran: Result, run_folder: Path
+    specbench, home: Path, ran: Result, run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    def loaded(name: str) -> None:
+        raise AssertionError("a backend was made")
+
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(runner, "make_backend", loaded)
     before = (run_folder / "cells.jsonl").read_bytes()
-    again = process(home, "run", *OPTIONS, "--resume")
-    assert again.code == 0
+    again = specbench("run", *OPTIONS, "--resume")
+    assert again.code == 0, again.err
     assert again.out == ran.out
     assert f"every cell of this sweep is in results/{run_folder.name} already" in again.err
     assert (run_folder / "cells.jsonl").read_bytes() == before
 
 
-def test_fit_reads_the_run_without_torch(home: Path, run_folder: Path):
-    result = light(home, "fit", run_folder.name, "--format", "json")
-    assert result.code == 0, result.err
-    groups = json.loads(result.out)["groups"]
+def test_fit_reads_the_run(answers: dict[str, Result]):
+    assert [answers[name].code for name in ("fit", "fit json")] == [0, 0]
+    groups = json.loads(answers["fit json"].out)["groups"]
     assert {(group["drafter"], group["temperature"]) for group in groups} == {
         ("ngram", 0),
         ("ngram", 1),
@@ -133,15 +157,12 @@ def test_fit_reads_the_run_without_torch(home: Path, run_folder: Path):
         ("early-exit:1", 1),
         ("synthetic:0.8", 0),
     }
-    table = light(home, "fit", str(run_folder))
-    assert table.code == 0
-    assert "early-exit:1" in table.out
+    assert "early-exit:1" in answers["fit"].out
 
 
-def test_plot_draws_every_figure_without_torch(home: Path, run_folder: Path):
-    result = light(home, "plot", f"results/{run_folder.name}", "--format", "png,svg")
-    assert result.code == 0, result.err
-    written = result.out.split()
+def test_plot_draws_every_figure(home: Path, answers: dict[str, Result]):
+    assert answers["plot"].code == 0, answers["plot"].err
+    written = answers["plot"].out.split()
     assert len(written) == 4
     for name in written:
         content = (home / name).read_bytes()
@@ -149,21 +170,26 @@ def test_plot_draws_every_figure_without_torch(home: Path, run_folder: Path):
         assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
 
 
-def test_optimal_gamma_answers_from_the_run_without_torch(home: Path, run_folder: Path):
-    result = light(home, "optimal-gamma", run_folder.name, "--format", "json")
-    assert result.code == 0, result.err
-    answer = json.loads(result.out)
+def test_optimal_gamma_answers_from_the_run(answers: dict[str, Result]):
+    assert [answers[name].code for name in ("optimal", "optimal json")] == [0, 0]
+    answer = json.loads(answers["optimal json"].out)
     assert {"groups", "policy"} <= set(answer)
     keys = {"task", "temperature", "batch_size", "drafter", "alpha", "cost", "best", "curve"}
     for group in answer["groups"]:
         assert keys <= set(group)
         assert group["best"]["gamma"] in {point["gamma"] for point in group["curve"]}
-    assert {choice["drafter"] for choice in answer["policy"]} <= {"none", "ngram", "early-exit:1"}
+    chosen = {choice["drafter"] for choice in answer["policy"]}
+    assert chosen <= {"none", "ngram", "early-exit:1"}
+    assert len(answer["policy"]) == 2
 
 
-def test_a_dry_run_prints_cells_and_estimate_and_writes_nothing(home: Path, ran: Result):
+def test_a_dry_run_prints_cells_and_estimate_and_writes_nothing(
+    specbench, home: Path, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(home)
+    monkeypatch.setattr("specbench.measure.bandwidth.copy_bandwidth", lambda device: 1e10)
     before = files(home)
-    result = process(home, "run", *OPTIONS, "--batch-size", "1,16", "--dry-run")
+    result = specbench("run", *OPTIONS, "--batch-size", "1,16", "--dry-run")
     assert result.code == 0, result.err
     assert "dropped 14 cells that cannot exist:" in result.out
     assert "  12 × batch size 16 needs as many prompts, mine has 8" in result.out
@@ -196,8 +222,8 @@ BAD_NAMES = {
         ["no cell can be measured", "synthetic drafters replay greedy output"],
     ),
     "large batch": (
-        "run --task json --batch-size 64 --prompt-source offline",
-        ["no cell can be measured", "batch size 64 needs as many prompts, json has 4"],
+        "run --task json --batch-size 64 --prompts 5 --prompt-source offline",
+        ["no cell can be measured", "batch size 64 needs as many prompts, json has 5"],
     ),
     "no such run": ("plot nothing", ["no run 'nothing'", "specbench run"]),
     "no such run to fit": ("fit nothing", ["no run 'nothing'"]),

@@ -28,22 +28,26 @@ def request(backend: NativeBackend, text: str) -> Request:
     return Request(text, text, backend.tokenizer(text)["input_ids"])
 
 
-def rivals(backend: NativeBackend, asked: Request, shared: list[int]) -> tuple[float, list[int]]:
-    """The gap between the two best tokens after a context, in the target's dtype, and both."""
-    context = [*asked.token_ids, *shared]
-    logits = backend.target.prefill(context, backend.target.new_cache(1, len(context))).float()
-    best = logits.topk(2)
-    return (best.values[0] - best.values[1]).item(), best.indices.tolist()
+def logits_after(backend: NativeBackend, tokens: list[int]) -> torch.Tensor:
+    """[S, V] logits after each token, in the target's dtype, read in one forward."""
+    cache = backend.target.new_cache(1, len(tokens))
+    return backend.target.forward(torch.tensor([tokens]), cache, [0]).logits[0].float()
 
 
 def partings(backend: NativeBackend) -> list[tuple[float, Divergence]]:
-    """Every point of some greedy outputs as if the second-best token had been taken there."""
+    """Every point of some greedy outputs as if the second-best token had been taken there.
+
+    Sorted by how much better the best token is, in the target's dtype.
+    """
     asked = [request(backend, text) for text in PROMPTS]
     found = []
-    for one, output in zip(asked, backend.greedy_outputs(asked, Limits(40)), strict=True):
+    for one, output in zip(asked, backend.greedy_outputs(asked, Limits(60)), strict=True):
+        best = logits_after(backend, [*one.token_ids, *output]).topk(2)
         for length in range(1, len(output)):
-            gap, (best, second) = rivals(backend, one, output[:length])
-            found.append((gap, Divergence(one, output[:length], (best, second))))
+            at = len(one.token_ids) + length - 1
+            gap = (best.values[at, 0] - best.values[at, 1]).item()
+            first, second = best.indices[at].tolist()
+            found.append((gap, Divergence(one, output[:length], (first, second))))
     return sorted(found, key=lambda item: item[0])
 
 
@@ -55,12 +59,12 @@ def test_in_bfloat16_tokens_a_rounding_apart_are_tied_and_others_are_not(
     ordered = partings(backend)
     tied = [where for gap, where in ordered if gap <= LAST_PLACE["bfloat16"] * 2]
     assert len(tied) >= 3  # with 8 bits of precision, ties are common
-    for where in tied:
+    for where in tied[:4]:
         tie = backend.measure_tie(point(batch_size=batch_size), where)
         assert tie is not None
         assert tie.gap_dtype == "float32"
         assert tie.gap <= 2 * tie.noise
-    for _, where in ordered[-6:]:
+    for _, where in ordered[-3:]:
         tie = backend.measure_tie(point(batch_size=batch_size), where)
         assert tie is not None
         assert tie.gap > 2 * tie.noise
@@ -68,7 +72,7 @@ def test_in_bfloat16_tokens_a_rounding_apart_are_tied_and_others_are_not(
 
 def test_in_float32_only_what_float32_cannot_tell_apart_is_tied(load: Load):
     backend = load("float32")
-    for _, where in partings(backend)[:6]:
+    for _, where in partings(backend)[:3]:
         tie = backend.measure_tie(point(), where)
         assert tie is not None
         assert tie.gap_dtype == "float32"
@@ -97,9 +101,7 @@ def test_the_noise_is_at_least_the_last_place_of_a_logit(load: Load, dtype: str)
     backend = load(dtype)
     asked = request(backend, PROMPTS[0])
     tie = TieMeter(backend.target).measure(point(), Divergence(asked, [70, 71], (5, 6)))
-    _, (best, _) = rivals(backend, asked, [70, 71])
-    context = [*asked.token_ids, 70, 71]
-    top = backend.target.prefill(context, backend.target.new_cache(1, len(context)))[best].item()
+    top = logits_after(backend, [*asked.token_ids, 70, 71])[-1].max().item()
     assert tie.noise >= LAST_PLACE[dtype] * abs(top)
 
 

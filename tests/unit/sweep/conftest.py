@@ -42,9 +42,3 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with a chat template."""
     return write_target(tmp_path_factory.mktemp("targets") / "tiny-chat", chat=True)
-
-
-@pytest.fixture(scope="session")
-def tiny_bfloat16(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same in bfloat16."""
-    return write_target(tmp_path_factory.mktemp("targets") / "tiny-bfloat16", dtype="bfloat16")

@@ -24,7 +24,7 @@ from specbench.sweep import runner
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.report import SilentReporter
 
-CELL, ROUND = 4, 3
+CELL, ROUND = 3, 3
 
 
 def die(*_: Any, **__: Any) -> NoReturn:
@@ -89,7 +89,7 @@ def main(root: Path, target: str, prompts: str) -> None:
             target=target,
             tasks=[prompts],
             drafters=["ngram", "synthetic:0.75"],
-            gammas=[1, 3],
+            gammas=[2],
             temperatures=[0.0, 1.0],
             prompts=3,
             max_new_tokens=6,

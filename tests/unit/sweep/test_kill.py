@@ -18,13 +18,13 @@ from tests.unit.sweep.killed import MOMENTS
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL and fork are POSIX")
 
-CELLS = 10
+CELLS = 7
 THERE = {
     "while_recording": 0,
-    "during_a_cell": 3,
-    "between_table_and_line": 3,
-    "at_a_blocks_end": 6,
-    "at_the_last_blocks_end": 10,
+    "during_a_cell": 2,
+    "between_table_and_line": 2,
+    "at_a_blocks_end": 4,
+    "at_the_last_blocks_end": 7,
 }
 """Cells that are on disk after the kill."""
 

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from specbench.backends.base import EngineOptions
+from specbench.backends.native import NativeBackend
 from specbench.engine import speculative
+from specbench.engine.request import Limits, Request
 from specbench.records.identities import identities
 from specbench.records.schema import CellRecord
 from specbench.records.store import Run, load_run
@@ -18,7 +21,8 @@ from specbench.sampling.verify import Verdict, verify_greedy
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.report import SilentReporter
 from specbench.sweep.runner import run
-from tests.tiny_target import stop_at, write_prompts, write_target
+from specbench.weights.progress import SILENT
+from tests.tiny_target import PROMPTS, stop_at, write_prompts, write_target
 from tests.unit.sweep.checks import check_derived, outputs
 
 LINE = [
@@ -80,7 +84,7 @@ def measured(folder: Path, target: Path, **options: Any) -> tuple[Run, SilentRep
             "gammas": [1, 3],
             "temperatures": [0.0, 1.0],
             "prompts": 8,
-            "max_new_tokens": 12,
+            "max_new_tokens": 10,
             "threads": 1,
             "out": folder / "run",
             **options,
@@ -91,9 +95,9 @@ def measured(folder: Path, target: Path, **options: Any) -> tuple[Run, SilentRep
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_chat: Path) -> Run:
-    """Batch 1 and 3, greedy and sampled, six single turns and two chats, outputs of any length."""
+    """Batch 1 and 3, greedy and sampled, four single turns and two chats, outputs of any length."""
     folder = tmp_path_factory.mktemp("finished")
-    prompts = write_prompts(folder / "mixed.jsonl", chats=2)
+    prompts = write_prompts(folder / "mixed.jsonl", PROMPTS[:4], chats=2)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SPECBENCH_CACHE", str(folder / "cache"))
         patched.setattr("specbench.sweep.runner.copy_bandwidth", lambda device: 1e10)
@@ -187,7 +191,7 @@ def test_rounds_add_up_to_requests_and_requests_to_the_record(finished: Run):
 def test_slots_are_refilled_in_the_baseline_too(finished: Run):
     for cell in cells(finished, batch_size=3):
         rounds = finished.rounds(cell.cell_id)
-        assert set(rounds.request) == set(range(10))
+        assert set(rounds.request) == set(range(8))
         assert set(rounds.slot) == {0, 1, 2}
         full = rounds.active_rows == 3
         assert full.mean() > 0.5
@@ -211,7 +215,7 @@ def test_the_second_turn_carries_the_recorded_greedy_answer_in_every_cell(
     assert list(chats.turn) == [0, 1, 0, 1]
     for chat in ("c0", "c1"):
         first = chats[chats.prompt_id == f"{chat}#1"].iloc[0]
-        assert recorded[f"{chat}#1"][:12] == list(first.output_ids)
+        assert recorded[f"{chat}#1"][:10] == list(first.output_ids)
         answer = tokenizer.decode(first.output_ids, skip_special_tokens=True).strip()
         number = chat[1]
         text = (
@@ -224,7 +228,7 @@ def test_the_second_turn_carries_the_recorded_greedy_answer_in_every_cell(
         requests = finished.requests(cell.cell_id)
         assert list(requests.prompt_tokens) == list(asked.prompt_tokens), cell.cell_id
         assert list(requests.prompt_id) == list(asked.prompt_id)
-        assert cell.num_prompts == 8  # ten requests in eight conversations
+        assert cell.num_prompts == 6  # eight requests in six conversations
 
 
 def test_synthetic_accepts_what_it_was_told_to(tmp_path: Path, tiny: Path):
@@ -236,7 +240,7 @@ def test_synthetic_accepts_what_it_was_told_to(tmp_path: Path, tiny: Path):
         drafters=["synthetic:0.75", "synthetic:1", "synthetic:0"],
         temperatures=[0.0],
         gammas=[2, 8],
-        max_new_tokens=40,
+        max_new_tokens=24,
         ignore_eos=True,
     )
     for cell in cells(run, baseline=None):
@@ -248,23 +252,38 @@ def test_synthetic_accepts_what_it_was_told_to(tmp_path: Path, tiny: Path):
         assert cell.draft_length_mean == cell.gamma
 
 
+@pytest.fixture(scope="module")
+def stopping(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bfloat16 target two of whose outputs meet a stop token half-way."""
+    folder = write_target(tmp_path_factory.mktemp("stopping") / "tiny", dtype="bfloat16")
+    backend = NativeBackend()
+    backend.load(EngineOptions(str(folder), device="cpu"), SILENT)
+    asked = [Request(text, text, backend.tokenizer(text)["input_ids"]) for text in PROMPTS[:2]]
+    first, second = backend.greedy_outputs(asked, Limits(8))
+    stop_at(folder, [first[3], second[5]])
+    return folder
+
+
 @pytest.mark.parametrize("ignore_eos", [False, True])
 def test_bfloat16_works_with_the_coin_deciding_and_says_nothing_of_its_losslessness(
-    tmp_path: Path, tiny_bfloat16: Path, ignore_eos: bool
+    tmp_path: Path, stopping: Path, ignore_eos: bool
 ):
-    folder = write_target(tmp_path / "stopping", dtype="bfloat16")
     prompts = write_prompts(tmp_path / "mine.jsonl")
-    options = {"tasks": [str(prompts)], "temperatures": [0.0], "batch_sizes": [1, 3]}
-    free, _ = measured(tmp_path / "free", tiny_bfloat16, **options, ignore_eos=True)
-    plain = outputs(free, cells(free, baseline="first")[0])
-    stop_at(folder, [plain[0][3], plain[1][5]])
-
-    run, report = measured(tmp_path, folder, **options, ignore_eos=ignore_eos)
+    run, report = measured(
+        tmp_path,
+        stopping,
+        tasks=[str(prompts)],
+        drafters=["ngram", "synthetic:0.75"],
+        gammas=[3],
+        temperatures=[0.0],
+        batch_sizes=[1, 3],
+        ignore_eos=ignore_eos,
+    )
     assert {cell.status for cell in run.cells} == {"ok"}
     assert run.manifest.target["dtype"] == "bfloat16"
     recorded = json.loads((run.path / "references" / "mine.json").read_text())
-    replayed = [ids[:12] for ids in recorded.values()]
-    assert (min(map(len, replayed)) < 12) is not ignore_eos
+    replayed = [ids[:10] for ids in recorded.values()]
+    assert (min(map(len, replayed)) < 10) is not ignore_eos
     for cell in run.cells:
         if cell.drafter == "synthetic:0.75":
             assert cell.lossless is None
@@ -334,7 +353,7 @@ def test_outputs_of_one_token_leave_nothing_to_time_and_no_number_is_invented(
 def test_top_k_and_top_p_reach_the_engine(tmp_path: Path, tiny: Path):
     prompts = write_prompts(tmp_path / "mine.jsonl")
     options = {"tasks": [str(prompts)], "drafters": ["ngram", "early-exit:1"], "gammas": [3]}
-    run, _ = measured(tmp_path, tiny, **options, top_k=1)
+    run, _ = measured(tmp_path, tiny, **options, top_k=1, max_new_tokens=6)
     greedy = outputs(run, cells(run, temperature=0.0)[0])
     for cell in cells(run, temperature=1.0):
         assert outputs(run, cell) == greedy

@@ -13,6 +13,7 @@ from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell, Manifest
 from specbench.records.store import RunWriter
 from specbench.sweep.config import SweepConfig
+from specbench.sweep.report import SilentReporter
 from specbench.sweep.requests import RequestMaker, limits_of
 from specbench.workloads import Prompt, Workload
 from tests.unit.sweep.fakes import FakeBackend
@@ -35,7 +36,7 @@ class Making:
         self.backend = FakeBackend()
         self.backend.load(None, None)  # type: ignore[arg-type]
         self.writer = RunWriter.open(folder, Manifest(name="run", config_hash="x"))
-        self.maker = RequestMaker(self.config, self.backend, self.writer)
+        self.maker = RequestMaker(self.config, self.backend, self.writer, SilentReporter())
         self.writer.close()
 
     def text(self, request: Request) -> str:
