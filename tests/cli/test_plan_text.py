@@ -9,7 +9,7 @@ import pytest
 
 from specbench.cli import run as run_module
 from specbench.cli._plan_text import duration, estimate_lines, plan_lines
-from specbench.sweep.config import SweepConfig
+from specbench.sweep.config import DEFAULT_SWEEP, SweepConfig
 from tests.cli.records import baselines, cell
 
 
@@ -80,7 +80,8 @@ def test_a_dry_run_measures_nothing_and_estimates_from_the_files_here(
     result = specbench("run", "--dry-run", "--target", str(target), "--drafter", "ngram")
     assert (result.code, result.err) == (0, "")
     assert "translation, T = 0, batch 1\n  ngram  γ = 1, 2, 4\n" in result.out
-    assert "40 cells in 8 blocks, 4 prompts × 32 tokens each" in result.out
+    size = f"{DEFAULT_SWEEP['prompts']} prompts × {DEFAULT_SWEEP['max_new_tokens']} tokens each"
+    assert f"40 cells in 8 blocks, {size}" in result.out
     assert "estimate: about 0 s" in result.out
 
 
