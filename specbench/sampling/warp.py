@@ -60,7 +60,9 @@ def warp(logits: Tensor, params: SamplingParams) -> Tensor:
     Returns:
         Probabilities [..., V] in float32; removed tokens are exactly 0.
     """
-    scores = logits.float() / params.temperature
+    scores = logits.float()
+    # the best score becomes 0, so that a tiny temperature can't overflow
+    scores = (scores - scores.amax(dim=-1, keepdim=True)) / params.temperature
     if 0 < params.top_k < scores.shape[-1]:
         kth_best = scores.topk(params.top_k, dim=-1).values[..., -1:]
         scores = scores.masked_fill(scores < kth_best, -torch.inf)

@@ -117,3 +117,8 @@ EDGES = [0.0, 5e-324, 2.0**-53, 0.5, 1 - 2.0**-53]
 def test_a_token_of_probability_zero_is_never_drawn(probs, uniform):
     drawn = sample(probs[None], torch.tensor([uniform], dtype=torch.float64))
     assert probs[drawn] > 0
+
+
+def test_a_tiny_temperature_is_the_argmax_and_not_nan():
+    probs = warp(torch.tensor([[3.0, 5.0, -2.0]]), SamplingParams(temperature=1e-38))
+    assert probs.tolist() == [[0.0, 1.0, 0.0]]

@@ -428,6 +428,7 @@ def test_a_verdict_that_cannot_be_measured_does_not_cost_the_cell(sweep: Sweep):
 def test_repeats_batches_and_temperatures_are_blocks_of_their_own(tmp_path: Path, sweep: Sweep):
     options = {"temperatures": [0.0, 1.0], "repeats": 2, "batch_sizes": [1, 16]}
     sweep.config = Sweep(tmp_path, **options).config
+    sweep.backend.tie = lambda cell, where: TieMeasure(5.0, 0.01, "float32")  # none is asked for
     sweep.run()
     run = load_run(sweep.config.folder)
     assert len(run.cells) == 16
