@@ -67,8 +67,6 @@ class BlockRunner:
         """Prefill and warm up; what went wrong, which is then the fate of all cells."""
         try:
             self.backend.begin_block(requests, cells)
-        except SpecbenchError:
-            raise
         except Exception as error:
             return error
         return None
@@ -86,8 +84,11 @@ class BlockRunner:
             else:
                 with memory, energy:
                     generation = self.backend.generate(cell, requests, self.limits)
+        except Exception as error:
+            return self._failed(cell, error)
+        try:
             record = self._record(cell, cells, requests, generation)
-        except SpecbenchError:
+        except SpecbenchError:  # the baseline's tables cannot be read back
             raise
         except Exception as error:
             return self._failed(cell, error)

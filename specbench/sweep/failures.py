@@ -6,6 +6,8 @@ from typing import Literal
 
 import torch
 
+from specbench.errors import SpecbenchError
+
 _WORDS_OF_NO_MEMORY = ("out of memory", "can't allocate memory")
 
 
@@ -20,5 +22,7 @@ def status_of(error: BaseException) -> Literal["failed", "out_of_memory"]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """``TypeName: message``, at most 500 characters."""
+    """``TypeName: message``, at most 500 characters; a foreseen error speaks for itself."""
+    if isinstance(error, SpecbenchError):
+        return str(error)[:500]
     return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:500]

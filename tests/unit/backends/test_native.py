@@ -15,6 +15,7 @@ from specbench.engine.request import Limits, Request
 from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
 from tests.tiny_target import CONTEXT, PROMPTS, stop_at, write_target
+from tests.unit.weights.tiny import edit_config
 
 Load = Callable[..., NativeBackend]
 LIMITS = Limits(10)
@@ -219,6 +220,20 @@ def test_a_drafter_of_another_vocabulary_is_refused_by_the_first_id_that_differs
         load().check([cell(f"model:{folder}", 2)])
     assert "has another vocabulary than target" in str(caught.value)
     assert "'b' there and 'a' here" in str(caught.value)
+
+
+def test_a_drafter_with_too_short_a_context_fails_its_own_cells_only(load: Load, tmp_path: Path):
+    folder = write_target(tmp_path / "short")
+    edit_config(folder, max_position_embeddings=16)
+    backend = load()
+    point = cell(f"model:{folder}", 2)
+    asked = requests(backend)
+    backend.check([point])
+    backend.begin_block(asked, [cell(), point])
+    assert len(backend.generate(cell(), asked, LIMITS).outputs) == len(asked)
+    with pytest.raises(SpecbenchError) as caught:
+        backend.generate(point, asked, LIMITS)
+    assert "beyond the context of drafter" in str(caught.value)
 
 
 def test_the_drafter_model_is_loaded_in_the_targets_dtype(load: Load, targets: Path):

@@ -97,12 +97,29 @@ def test_the_gap_is_from_the_best_token_to_the_worse_of_the_two(load: Load):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_noise_is_at_least_the_last_place_of_a_logit(load: Load, dtype: str):
+def test_the_noise_is_at_least_the_last_place_of_a_logit(
+    load: Load, dtype: str, monkeypatch: pytest.MonkeyPatch
+):
+    def never_rounding(model: object, context: list[int], start: int, *_: int) -> torch.Tensor:
+        return torch.linspace(-4.0, 3.0, 259).expand(len(context) - start, -1)
+
     backend = load(dtype)
-    asked = request(backend, PROMPTS[0])
-    tie = TieMeter(backend.target).measure(point(), Divergence(asked, [70, 71], (5, 6)))
-    top = logits_after(backend, [*asked.token_ids, 70, 71])[-1].max().item()
-    assert tie.noise >= LAST_PLACE[dtype] * abs(top)
+    monkeypatch.setattr(_ties, "_logits", never_rounding)
+    where = Divergence(request(backend, PROMPTS[0]), [70, 71], (5, 6))
+    assert TieMeter(backend.target).measure(point(), where).noise == LAST_PLACE[dtype] * 3
+
+
+def test_what_the_dtype_itself_is_wrong_by_counts_where_the_gap_is_from_float32(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+):
+    def reading(model: object, context: list[int], start: int, *_: int) -> torch.Tensor:
+        off_by = 0.0 if model is backend.target else 0.5
+        return torch.linspace(-4.0, 3.0, 259).expand(len(context) - start, -1) + off_by
+
+    backend = load("bfloat16")
+    monkeypatch.setattr(_ties, "_logits", reading)
+    where = Divergence(request(backend, PROMPTS[0]), [70, 71], (5, 6))
+    assert TieMeter(backend.target).measure(point(), where).noise == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("gamma", [1, 3, 40])

@@ -88,6 +88,7 @@ def test_a_speedup_inside_the_noise_floor_is_not_claimed(sweep: Sweep):
         (MemoryError(), "out_of_memory", "MemoryError"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out_of_memory", None),
         (AssertionError(), "failed", "AssertionError"),
+        (SpecbenchError("beyond the drafter's context", "Shorten"), "failed", None),
     ],
 )
 def test_a_failing_cell_is_recorded_and_the_sweep_goes_on(
@@ -98,7 +99,8 @@ def test_a_failing_cell_is_recorded_and_the_sweep_goes_on(
     found = records(sweep)
     assert set(found) == {"first", "1", "3", "last"}
     assert found["1"].status == status
-    assert found["1"].error == (text or f"{type(error).__name__}: {error}")
+    prefix = "" if isinstance(error, SpecbenchError) else f"{type(error).__name__}: "
+    assert found["1"].error == (text or f"{prefix}{error}")
     assert found["1"].alpha is None
     assert found["1"].tokens is None
     assert found["3"].speedup == pytest.approx(4 / 1.75)
@@ -335,7 +337,13 @@ def test_a_folder_of_other_things_is_refused_and_left_as_it_is(sweep: Sweep):
     assert sweep.backend.calls[-1] == "close"
 
 
-def test_a_prompt_that_is_too_long_is_refused_before_anything_is_written(sweep: Sweep):
+def test_a_prompt_that_is_too_long_is_refused_before_anything_is_written(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+):
+    def opened(*_: object) -> None:
+        raise AssertionError("the folder was opened")
+
+    monkeypatch.setattr(runner, "opened", opened)
     sweep.backend.context_limit = 20
     with pytest.raises(SpecbenchError) as caught:
         sweep.run()
@@ -369,11 +377,16 @@ def test_a_run_that_fails_before_its_first_cell_leaves_nothing_behind(
     sweep.run()  # the corrected command may write there
 
 
-def test_a_run_that_fails_before_a_new_cell_keeps_the_cells_it_has(sweep: Sweep):
+def test_a_run_that_fails_before_a_new_cell_keeps_the_cells_it_has(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+):
+    def of(*_: object) -> None:
+        raise SpecbenchError("no requests")
+
     sweep.backend.on_generate = raising(ValueError("no"), "3")
     sweep.run()
     sweep.config = sweep.config.model_copy(update={"retry_failed": True})
-    sweep.backend.context_limit = 20
+    monkeypatch.setattr(runner.RequestMaker, "of", of)
     with pytest.raises(SpecbenchError):
         sweep.run()
     assert len(records(sweep)) == 4
