@@ -10,6 +10,7 @@ drafted fewer than gamma tokens (before a stop token) are left out of tau.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -50,8 +51,10 @@ def main(
     requests = load_requests(backend, questions, prompts)
     longer = Limits(max_new_tokens + max(GAMMAS) + 1, backend.stop_tokens)
     references = backend.greedy_outputs(requests, longer)
-    for request, reference in zip(requests, references, strict=True):
-        object.__setattr__(request, "reference", reference)
+    requests = [
+        replace(request, reference=reference)
+        for request, reference in zip(requests, references, strict=True)
+    ]
     limits = Limits(max_new_tokens, backend.stop_tokens)
     backend.begin_block(requests, [])
     baseline = run_cell(backend, cell("none", 0, batch_size), requests, limits).outputs
