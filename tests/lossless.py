@@ -177,6 +177,7 @@ def watch_caches(
         sampling=sampling,
         max_new_tokens=max_new_tokens,
     )
-    watch = CacheWatch(make_decoder(target, make_drafter(target, spec, models), session))
+    drafter = make_drafter(target, spec, models)
+    watch = CacheWatch(make_decoder(target, drafter, session))
     limits = Limits(max_new_tokens)
-    return watch, decode(watch, batch, shared_prefills(target, batch), limits)
+    return watch, decode(watch, batch, shared_prefills(target, batch, drafter), limits)

@@ -170,14 +170,18 @@ def copies(prompt: Sequence[int], count: int) -> list[Request]:
     return [Request(f"s{index}", f"s{index}", list(prompt)) for index in range(count)]
 
 
-def shared_prefills(target: LanguageModel, batch: Sequence[Request]) -> dict[str, Prefill]:
-    """Prefills of requests, equal prompts read once."""
+def shared_prefills(
+    target: LanguageModel, batch: Sequence[Request], drafter: Drafter | None = None
+) -> dict[str, Prefill]:
+    """Prefills of requests with the states that a drafter needs; equal prompts are read once."""
+    layers = drafter.needs_hidden_layers if drafter else ()
     by_prompt: dict[tuple[int, ...], Prefill] = {}
     found = {}
     for request in batch:
         key = tuple(request.token_ids)
         if key not in by_prompt:
-            by_prompt[key] = prefill_all(target, [request], HostClock())[request.prompt_id]
+            prefills = prefill_all(target, [request], HostClock(), layers)
+            by_prompt[key] = prefills[request.prompt_id]
         found[request.prompt_id] = by_prompt[key]
     return found
 
@@ -264,7 +268,7 @@ def run_cell(
     )
     decoder = make_decoder(target, drafter, session, clock)
     limits = Limits(max_new_tokens, frozenset(stop_tokens))
-    return decode(decoder, batch, prefills or shared_prefills(target, batch), limits)
+    return decode(decoder, batch, prefills or shared_prefills(target, batch, drafter), limits)
 
 
 def with_references(

@@ -66,9 +66,10 @@ class NativeBackend(Backend):
                 self._drafters[text] = build_drafter(text, host)
 
     def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
-        self._prefills = prefill_all(self.target, requests[:1], self._clock)
+        layers = self._hidden_layers(cells)
+        self._prefills = prefill_all(self.target, requests[:1], self._clock, layers)
         self._warm_up(requests[0], cells)
-        self._prefills = prefill_all(self.target, requests, self._clock)
+        self._prefills = prefill_all(self.target, requests, self._clock, layers)
 
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
         decoder = self._decoder(cell, _longest(requests) + limits.max_new_tokens)
@@ -131,6 +132,12 @@ class NativeBackend(Backend):
         if cell.is_baseline:
             return Autoregressive(self.target, session, self._clock)
         return Speculative(self.target, self._drafters[cell.drafter], session, self._clock)
+
+    def _hidden_layers(self, cells: Iterable[Cell]) -> list[int]:
+        """The layers whose states the drafters of some cells read."""
+        drafters = {cell.drafter for cell in cells if not cell.is_baseline}
+        needed = [self._drafters[drafter].needs_hidden_layers for drafter in drafters]
+        return sorted(set().union(*needed))
 
     def _session(
         self,

@@ -12,7 +12,11 @@ from specbench.sampling.warp import sample, warp
 
 
 def draft_chain(
-    step: Callable[[Tensor | None, int], Tensor], gamma: int, session: Session, vocab_size: int
+    step: Callable[[Tensor | None, int], Tensor],
+    gamma: int,
+    session: Session,
+    vocab_size: int,
+    ids: Tensor | None = None,
 ) -> Draft:
     """Draft ``gamma`` tokens per row: greedily at temperature 0, else sampled, keeping q.
 
@@ -22,6 +26,7 @@ def draft_chain(
         session: the cell's rows and sampling parameters.
         vocab_size: the target's V; q is 0 on ids that the drafter's head lacks, and ids that only
             the drafter's (padded) head has are never proposed.
+        ids: [V_drafter] the target's id of each of the drafter's, or None: they are the same.
     """
     rows, sampling = session.rows, session.sampling
     uniforms = None if sampling.greedy else rows.uniforms.at("draft", rows.lengths, gamma)
@@ -30,10 +35,18 @@ def draft_chain(
     for index in range(gamma):
         logits = step(tokens[-1][:, None] if tokens else None, index)[:, :vocab_size]
         if uniforms is None:
-            tokens.append(logits.argmax(dim=-1))
+            drawn = logits.argmax(dim=-1)
         else:
             q = warp(logits, sampling)
-            tokens.append(sample(q, uniforms[:, index]))
-            probs.append(torch.nn.functional.pad(q, (0, vocab_size - q.shape[-1])))
+            drawn = sample(q, uniforms[:, index])
+            probs.append(_widen(q, vocab_size, ids))
+        tokens.append(drawn if ids is None else ids[drawn])
     lengths = [gamma if row.active else 0 for row in rows.slots]
     return Draft(torch.stack(tokens, 1), lengths, torch.stack(probs, 1) if probs else None)
+
+
+def _widen(q: Tensor, vocab_size: int, ids: Tensor | None) -> Tensor:
+    """q [B, V_drafter] over the target's ids, [B, V]; 0 on those that the drafter lacks."""
+    if ids is None:
+        return torch.nn.functional.pad(q, (0, vocab_size - q.shape[-1]))
+    return q.new_zeros(len(q), vocab_size).index_copy_(1, ids, q)

@@ -75,7 +75,8 @@ class Drafter(ABC):
 
     Attributes:
         weight_bytes: bytes of weights that one draft step reads beyond the target's.
-        needs_hidden_layers: states of the target that :meth:`commit` wants.
+        needs_hidden_layers: states of the target that :meth:`begin` and :meth:`commit` want, by
+            the layer that they enter; the number of layers is the last state, after the final norm.
         samples: above temperature 0 it draws from its own distribution and gives it to the rule.
             One that does not is one-hot: alpha then is the target's probability of its choice,
             not the overlap of two distributions.
@@ -113,8 +114,12 @@ class Drafter(ABC):
         self.rows = session.rows
 
     @abstractmethod
-    def begin(self, slot: int) -> None:
-        """A prompt and its first output token were committed in ``slot``."""
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
+        """A prompt and its first output token were committed in ``slot``.
+
+        Args:
+            hidden: the prompt's states [P, H] for each of ``needs_hidden_layers``.
+        """
 
     @abstractmethod
     def propose(self, gamma: int) -> Draft:
@@ -125,7 +130,9 @@ class Drafter(ABC):
 
         Args:
             num_accepted: [B] accepted tokens of the last draft.
-            hidden: the target's states [B, N + 1, H] for each of ``needs_hidden_layers``.
+            hidden: the target's states [B, M, H] for each of ``needs_hidden_layers``: of row b the
+                first ``num_accepted[b] + 1`` count, the last committed token's before the round
+                and those of the accepted tokens in order.
         """
 
     def notes(self) -> list[str]:

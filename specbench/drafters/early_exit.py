@@ -40,7 +40,7 @@ class EarlyExitDrafter(Drafter):
     def build(cls, spec: DrafterSpec, host: Host) -> EarlyExitDrafter:
         return cls(first_layers(host.target, int(spec.need_argument("K"))))
 
-    def begin(self, slot: int) -> None:
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         """Nothing to read: the target's prefill filled the shared cache."""
 
     def propose(self, gamma: int) -> Draft:

@@ -52,7 +52,7 @@ class ModelDrafter(Drafter):
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
 
-    def begin(self, slot: int) -> None:
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         row = self.rows[slot]
         prompt = [min(token, self._last_id) for token in row.tokens[: row.prompt_length]]
         cache = self.model.new_cache(1, len(prompt))

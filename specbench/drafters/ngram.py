@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
@@ -82,7 +83,7 @@ class NgramDrafter(Drafter):
         super().start(session)
         self.indexes = [self._new_index() for _ in self.rows.slots]
 
-    def begin(self, slot: int) -> None:
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         self.indexes[slot] = self._new_index()
         self.indexes[slot].extend(self.rows[slot].tokens)
 

@@ -50,6 +50,7 @@ class SyntheticDrafter(Drafter):
         self.vocab_size = vocab_size
         self.cost = cost
         self.weight_bytes = cost.weight_bytes if cost else 0
+        self.needs_hidden_layers = cost.needs_hidden_layers if cost else ()
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
@@ -94,7 +95,7 @@ class SyntheticDrafter(Drafter):
         if self.cost:
             self.cost.start(session)
 
-    def begin(self, slot: int) -> None:
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         row, session = self.rows[slot], self.session
         stream = f"coin/{self.alpha}/{session.gamma}"
         uniforms = keyed_uniforms(
@@ -102,7 +103,7 @@ class SyntheticDrafter(Drafter):
         )
         self._coins[slot] = (uniforms < self.alpha).tolist()
         if self.cost:
-            self.cost.begin(slot)
+            self.cost.begin(slot, hidden)
 
     def propose(self, gamma: int) -> Draft:
         if self.cost:

@@ -119,7 +119,7 @@ def _admit(
     )
     chosen = clock.mark()
     if decoder.drafter is not None:
-        decoder.drafter.begin(slot)
+        decoder.drafter.begin(slot, prefill.hidden)
     ready = clock.mark()
     recorder.begin(
         index, prefill.seconds, clock.seconds(begin, chosen), clock.seconds(chosen, ready)

@@ -1,1 +1,1 @@
-"""Small networks that draft from the target's own states (Medusa, EAGLE, EAGLE-3), and their files."""
+"""Small networks that draft from the target's own states, and how they lie in files."""

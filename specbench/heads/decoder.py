@@ -1,8 +1,8 @@
 """One Llama decoder layer with a key/value cache of per-row lengths: the body of both EAGLE heads.
 
 Norm, MLP and rotary embedding are transformers' own. The attention is written out, because it reads
-a :class:`RowCache` and because EAGLE-3 feeds it two states side by side. Without a cache it is plain
-causal attention over what it is given, and differentiable.
+a :class:`RowCache` and because EAGLE-3 feeds it two states side by side. Without a cache it is
+plain causal attention over what it is given, and differentiable.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Step t reads the embedding of x_{t+1} beside ``fc`` of three of the target's states at t; further
 steps read the head's own output in their place, as it is *before* the final norm. The head has its
-own output layer, often over a smaller vocabulary. (Li et al. 2025, arXiv 2503.01840.) Parameters are
-named as in published checkpoints.
+own output layer, often over a smaller vocabulary. (Li et al. 2025, arXiv 2503.01840.) Parameters
+are named as in published checkpoints.
 """
 
 from __future__ import annotations

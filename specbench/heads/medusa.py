@@ -1,4 +1,4 @@
-"""Medusa heads: several small residual networks on one state, each guessing one token further ahead.
+"""Medusa heads: small residual networks on one state, each guessing one token further ahead.
 
 Head i (from 0) reads the target's last state at position t, after the final norm, and predicts the
 token at t + 2 + i; the target's own head predicts t + 1. (Cai et al. 2024, arXiv 2401.10774.)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,11 +28,19 @@ class Output:
 
 @dataclass(frozen=True)
 class Prefill:
-    """A prompt that has been read: its K/V, the logits [V] after its last token, the seconds."""
+    """A prompt that has been read.
+
+    Attributes:
+        snapshot: its K/V.
+        logits: [V] after its last token.
+        seconds: what reading it took.
+        hidden: its states [P, H] for each layer that a drafter asks for.
+    """
 
     snapshot: Snapshot
     logits: Tensor
     seconds: float
+    hidden: dict[int, Tensor] = field(default_factory=dict)
 
 
 class LanguageModel:

@@ -8,7 +8,7 @@ where the repository has them, never both formats.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -37,12 +37,20 @@ def cache_dir() -> Path:
     return Path(HF_HUB_CACHE)
 
 
-def snapshot(name: str, progress: Progress = SILENT, folder: Path | None = None) -> Snapshot:
+def snapshot(
+    name: str,
+    progress: Progress = SILENT,
+    folder: Path | None = None,
+    weights: Sequence[str] = WEIGHT_PATTERNS,
+    sides: Sequence[str] = _SIDE_FILES,
+) -> Snapshot:
     """Bring a model here, or find it in the hub's cache.
 
     Args:
         name: ``ORG/NAME`` (or ``NAME``).
         folder: put the files there instead of the hub's cache.
+        weights: patterns of its weight files; the first that matches is fetched.
+        sides: patterns of what else is fetched.
 
     Raises:
         SpecbenchError: no such model, no access, or no connection and nothing cached.
@@ -54,7 +62,7 @@ def snapshot(name: str, progress: Progress = SILENT, folder: Path | None = None)
     disable_progress_bars()
     try:
         info = HfApi().model_info(name, files_metadata=True)
-        return _download(name, info, folder, progress)
+        return _download(name, info, folder, progress, weights, sides)
     except HFValidationError as error:
         raise SpecbenchError(
             f"{name!r} is neither a path nor a valid hub name", "Hub names look like ORG/NAME"
@@ -63,11 +71,11 @@ def snapshot(name: str, progress: Progress = SILENT, folder: Path | None = None)
         status = getattr(error.response, "status_code", None)
         if status in (401, 403, 404):
             raise _refusal(name, status) from error
-        return _from_cache(name, folder, error)
+        return _from_cache(name, folder, weights, error)
     except SpecbenchError:
         raise
     except Exception as error:  # transport errors have other classes in each version of the client
-        return _from_cache(name, folder, error)
+        return _from_cache(name, folder, weights, error)
 
 
 def blob_sha256(file: Path) -> str | None:
@@ -82,11 +90,18 @@ def short_reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:160] if text else type(error).__name__
 
 
-def _download(name: str, info: Any, folder: Path | None, progress: Progress) -> Snapshot:
+def _download(
+    name: str,
+    info: Any,
+    folder: Path | None,
+    progress: Progress,
+    weights: Sequence[str],
+    sides: Sequence[str],
+) -> Snapshot:
     from huggingface_hub import snapshot_download
 
     sizes = {entry.rfilename: entry.size or 0 for entry in info.siblings or []}
-    wanted = wanted_files(sizes)
+    wanted = wanted_files(sizes, weights, sides)
     total_bytes = sum(sizes[file] for file in wanted)
     target = folder or cache_dir() / f"models--{name.replace('/', '--')}"
     with watch_size(progress, f"downloading {name}", lambda: tree_size(target), total_bytes):
@@ -102,29 +117,31 @@ def _download(name: str, info: Any, folder: Path | None, progress: Progress) -> 
     return Snapshot(path, info.sha if folder else path.name)
 
 
-def wanted_files(names: Iterable[str]) -> set[str]:
+def wanted_files(names: Iterable[str], weights: Sequence[str], sides: Sequence[str]) -> set[str]:
     """The files of a repository that loading needs, at its top level, weights in one format."""
     top = {name for name in names if "/" not in name}
-    wanted = {name for name in top if any(fnmatch(name, pattern) for pattern in _SIDE_FILES)}
-    for pattern in WEIGHT_PATTERNS:
-        weights = {name for name in top if fnmatch(name, pattern)}
-        if weights:
-            return wanted | weights
+    wanted = {name for name in top if any(fnmatch(name, pattern) for pattern in sides)}
+    for pattern in weights:
+        found = {name for name in top if fnmatch(name, pattern)}
+        if found:
+            return wanted | found
     return wanted
 
 
-def _from_cache(name: str, folder: Path | None, error: Exception) -> Snapshot:
+def _from_cache(
+    name: str, folder: Path | None, weights: Sequence[str], error: Exception
+) -> Snapshot:
     """The newest revision in the hub's cache, for a machine without a connection."""
     from huggingface_hub import try_to_load_from_cache
 
     if folder is None:
         config = try_to_load_from_cache(name, "config.json")
-        if isinstance(config, str) and weight_files(Path(config).parent):
+        if isinstance(config, str) and weight_files(Path(config).parent, weights):
             return Snapshot(Path(config).parent, Path(config).parent.name)
     where = "" if folder else f", and its cache {cache_dir()} holds no complete copy"
     raise SpecbenchError(
         f"the hub model {name!r} can't be fetched ({short_reason(error)}){where}",
-        "Check HF_ENDPOINT, HF_HUB_OFFLINE, the proxy and HF_HOME, or pass --target PATH",
+        "Check HF_ENDPOINT, HF_HUB_OFFLINE, the proxy and HF_HOME, or pass a path",
     ) from error
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -43,9 +43,9 @@ class ModelSource:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-def weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path, patterns: Iterable[str] = WEIGHT_PATTERNS) -> list[Path]:
     """The files of a model folder that hold weights: safetensors, else torch's pickles."""
-    for pattern in WEIGHT_PATTERNS:
+    for pattern in patterns:
         files = sorted(folder.glob(pattern))
         if files:
             return files

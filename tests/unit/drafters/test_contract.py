@@ -74,7 +74,7 @@ def recorded(spec: str, temperature: float, gamma: int = 3):
     )
     drafter = make_drafter(target, spec, {"near": noisy_copy(target, 0.2)})
     recording = Recording(make_decoder(target, drafter, session))
-    generation = decode(recording, batch, shared_prefills(target, batch), Limits(12))
+    generation = decode(recording, batch, shared_prefills(target, batch, drafter), Limits(12))
     return drafter, recording.drafts, generation
 
 

@@ -50,7 +50,7 @@ def test_q_is_the_drafters_own_warped_distribution(spec):
         row.tokens = [*request.token_ids, 7]
         row.prompt_length, row.prompt_id, row.active = len(request.token_ids), "p", True
         session.rows.uniforms.begin(slot, 0, 0, request.prompt_id)
-        drafter.begin(slot)
+        drafter.begin(slot, {})
     draft = drafter.propose(3)
     assert draft.lengths == [3, 3, 3]
     for slot in range(3):

@@ -21,7 +21,7 @@ def started(drafter: NgramDrafter, texts: list[list[int] | None]) -> NgramDrafte
     for slot, text in enumerate(texts):
         if text is not None:
             rows.slots[slot] = Row(list(text), 1, f"p{slot}", active=True)
-            drafter.begin(slot)
+            drafter.begin(slot, {})
     return drafter
 
 
@@ -114,7 +114,7 @@ def test_a_new_prompt_in_a_slot_forgets_the_old_one():
     drafter = started(NgramDrafter(), [[6, 7, 6]])
     assert drafter.propose(1).tokens.tolist() == [[7]]
     drafter.rows.slots[0] = Row([1, 2, 6], 1, "next", active=True)
-    drafter.begin(0)
+    drafter.begin(0, {})
     assert drafter.propose(1).lengths == [0]
 
 

@@ -73,7 +73,7 @@ class ScriptedDrafter(Drafter):
     def build(cls, spec: DrafterSpec, host: Host) -> ScriptedDrafter:
         raise NotImplementedError
 
-    def begin(self, slot: int) -> None:
+    def begin(self, slot: int, hidden: dict[int, torch.Tensor]) -> None:
         self.clock.advance(BEGIN_S)
 
     def propose(self, gamma: int) -> Draft:
