@@ -169,6 +169,7 @@ def watch_caches(
     models: Mapping[str, LanguageModel] | None = None,
 ) -> tuple[CacheWatch, Generation]:
     """Run a cell and compare caches before every round."""
+    drafter = make_drafter(target, spec, models)
     session = make_session(
         target,
         batch,
@@ -176,8 +177,8 @@ def watch_caches(
         batch_size=batch_size,
         sampling=sampling,
         max_new_tokens=max_new_tokens,
+        drafter=drafter,
     )
-    drafter = make_drafter(target, spec, models)
     watch = CacheWatch(make_decoder(target, drafter, session))
     limits = Limits(max_new_tokens)
     return watch, decode(watch, batch, shared_prefills(target, batch, drafter), limits)

@@ -219,6 +219,7 @@ class _World:
                     "context_length": 100 + int(produced[request]),
                     "num_verified": drafted + 1,
                     "num_drafted": drafted,
+                    "draft_levels": drafted,
                     "num_evaluated": evaluated,
                     "num_accepted": accepted,
                     "num_emitted": emitted,

@@ -213,12 +213,14 @@ def make_session(
     max_new_tokens: int = 16,
     seed: int = 0,
     repeat: int = 0,
+    drafter: Drafter | None = None,
 ) -> Session:
     """A session with exactly the room that the engine promises to need."""
-    longest = max(len(request.token_ids) for request in batch)
-    capacity = longest + max_new_tokens + gamma + 1
+    longest = max(len(request.token_ids) for request in batch) + max_new_tokens
+    capacity = longest + gamma + 1
     rows = Rows(batch_size, capacity, target.device)
-    cache = target.new_cache(batch_size, capacity)
+    drafted = drafter.most_drafted(gamma) if drafter else gamma
+    cache = target.new_cache(batch_size, longest + drafted + 1)
     return Session(rows, cache, sampling, capacity, gamma, seed, repeat)
 
 
@@ -265,6 +267,7 @@ def run_cell(
         max_new_tokens=max_new_tokens,
         seed=seed,
         repeat=repeat,
+        drafter=drafter,
     )
     decoder = make_decoder(target, drafter, session, clock)
     limits = Limits(max_new_tokens, frozenset(stop_tokens))

@@ -64,7 +64,7 @@ class Costs:
         unit = self.step_s
         found = {}
         for gamma, steps in self._steps.items():
-            drafted = integers(self._raw[gamma][0], "num_drafted")
+            drafted = integers(self._raw[gamma][0], "draft_levels")
             if len(steps):
                 shares = np.bincount(drafted, minlength=gamma + 1) / drafted.size
                 parts = (steps.draft_s, steps.verify_s, steps.other_s)
@@ -73,7 +73,7 @@ class Costs:
         return found
 
     def _paired(self) -> Interval | None:
-        own = _by_conversation(list(self._raw.values()), ("draft_s",), "num_drafted")
+        own = _by_conversation(list(self._raw.values()), ("draft_s",), "draft_levels")
         plain = _by_conversation(self._baselines, ("draft_s", "verify_s", "other_s"), None)
         shared = sorted(own.keys() & plain.keys())
         columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)

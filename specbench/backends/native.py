@@ -126,12 +126,14 @@ class NativeBackend(Backend):
 
     def _decoder(self, cell: Cell, longest: int) -> Decoder:
         sampling = SamplingParams(cell.temperature, cell.top_k, cell.top_p)
+        drafter = self._drafters.get(cell.drafter)
+        drafted = drafter.most_drafted(cell.gamma) if drafter else 0
         session = self._session(
-            sampling, cell.batch_size, cell.gamma, longest, cell.seed, cell.repeat
+            sampling, cell.batch_size, cell.gamma, longest, drafted, cell.seed, cell.repeat
         )
-        if cell.is_baseline:
+        if drafter is None:
             return Autoregressive(self.target, session, self._clock)
-        return Speculative(self.target, self._drafters[cell.drafter], session, self._clock)
+        return Speculative(self.target, drafter, session, self._clock)
 
     def _hidden_layers(self, cells: Iterable[Cell]) -> list[int]:
         """The layers whose states the drafters of some cells read."""
@@ -145,12 +147,13 @@ class NativeBackend(Backend):
         batch_size: int,
         gamma: int,
         longest: int,
+        drafted: int = 0,
         seed: int = 0,
         repeat: int = 0,
     ) -> Session:
         capacity = longest + gamma + 1
         rows = Rows(batch_size, capacity, self.target.device)
-        cache = self.target.new_cache(batch_size, capacity)
+        cache = self.target.new_cache(batch_size, longest + drafted + 1)
         return Session(rows, cache, sampling, capacity, gamma, seed, repeat)
 
     def _warm_up(self, request: Request, cells: Iterable[Cell]) -> None:

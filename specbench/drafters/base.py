@@ -36,7 +36,10 @@ class Draft:
         tokens: [B, N] ids; beyond lengths[b] they are padding. N may be 0.
         lengths: [B] proposed tokens per row.
         probs: [B, N, V] the distribution each token was drawn from, or None: one-hot.
-        parents: [B, N] index of each node's parent for a tree, or None: a chain.
+        parents: [B, N] number of each one's parent in a tree, or None: a chain. Drafted token i is
+            node i + 1 and node 0, the root, the last committed token; parents come first.
+        levels: [B] levels of a tree that were drafted, whether any node of them was kept or not.
+        siblings: the most children that a node of a tree has.
         replay: [B, N + 1] tokens to compare and commit *instead of the target's own*, or None; -1
             where nothing is recorded and the target chooses. Only calibration uses it: the target
             still runs, for its time.
@@ -46,6 +49,8 @@ class Draft:
     lengths: list[int]
     probs: Tensor | None = None
     parents: Tensor | None = None
+    levels: list[int] | None = None
+    siblings: int = 1
     replay: Tensor | None = None
 
 
@@ -59,7 +64,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Session:
-    """What holds for one cell: the batch, the target's cache and how tokens are sampled."""
+    """What holds for one cell: the batch, the target's cache and how tokens are sampled.
+
+    Attributes:
+        capacity: positions that a row may take, a draft of gamma levels included. A cache that
+            holds trees needs more slots than that.
+    """
 
     rows: Rows
     target_cache: RowCache
@@ -107,6 +117,10 @@ class Drafter(ABC):
     @abstractmethod
     def build(cls, spec: DrafterSpec, host: Host) -> Drafter:
         """Make the drafter for a target; loads weights, checks vocabularies."""
+
+    def most_drafted(self, gamma: int) -> int:
+        """The most tokens that it drafts per row and round; a tree's nodes without the root."""
+        return gamma
 
     def start(self, session: Session) -> None:
         """A cell begins: all slots are empty."""

@@ -36,10 +36,13 @@ class Autoregressive:
 
         uniforms = None if sampling.greedy else rows.uniforms.at("residual", lengths)[:, 0]
         tokens = choose(logits[:, -1], sampling, uniforms).tolist()
+        none = [0] * len(rows)
         return Round(
             committed=[[token] for token in tokens],
-            num_drafted=[0] * len(rows),
-            num_accepted=[0] * len(rows),
+            num_drafted=none,
+            draft_levels=none,
+            num_evaluated=none,
+            num_accepted=none,
             num_verified=1,
             marks=(begin, begin, verified),
         )

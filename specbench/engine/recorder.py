@@ -15,8 +15,8 @@ from specbench.models.rows import Row, Rows
 
 ROUND_COLUMNS = (
     "prompt_id", "request", "slot", "step", "round", "position", "context_length",
-    "num_verified", "num_drafted", "num_evaluated", "num_accepted", "num_emitted",
-    "overlap", "path", "draft_s", "verify_s", "other_s", "active_rows", "replayed",
+    "num_verified", "num_drafted", "draft_levels", "num_evaluated", "num_accepted",
+    "num_emitted", "overlap", "path", "draft_s", "verify_s", "other_s", "active_rows", "replayed",
 )  # fmt: skip
 
 
@@ -58,8 +58,7 @@ class Recorder:
         for slot, owner in enumerate(owners):
             if owner is None:
                 continue
-            drafted, accepted = result.num_drafted[slot], result.num_accepted[slot]
-            evaluated = min(accepted + 1, drafted)
+            evaluated = result.num_evaluated[slot]
             row = rows[slot]
             self._append(
                 prompt_id=row.prompt_id,
@@ -70,12 +69,13 @@ class Recorder:
                 position=len(row.output) - emitted[slot],
                 context_length=len(row.tokens) - emitted[slot],
                 num_verified=result.num_verified,
-                num_drafted=drafted,
+                num_drafted=result.num_drafted[slot],
+                draft_levels=result.draft_levels[slot],
                 num_evaluated=evaluated,
-                num_accepted=accepted,
+                num_accepted=result.num_accepted[slot],
                 num_emitted=emitted[slot],
                 overlap=None if overlap is None else overlap[slot][:evaluated],
-                path=None,
+                path=None if result.path is None else result.path[slot],
                 active_rows=active,
                 replayed=result.replayed,
             )

@@ -11,27 +11,51 @@ from specbench.sampling.verify import overlap
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What became of a draft.
+
+    Attributes:
+        committed, num_accepted, num_evaluated, overlap, p, path: as in :class:`Round`.
+        hidden: per layer the target's states along the accepted tokens, for the drafter.
+    """
+
+    committed: list[list[int]]
+    num_accepted: list[int]
+    num_evaluated: list[int]
+    hidden: dict[int, Tensor]
+    overlap: Tensor | None
+    p: Tensor | None = None
+    path: list[list[int]] | None = None
+
+
+@dataclass(frozen=True)
 class Round:
     """One round of the whole batch.
 
     Attributes:
         committed: per row the accepted tokens and the correction or bonus token, before cuts.
-        num_drafted, num_accepted: per row.
+        num_drafted, num_evaluated, num_accepted: per row.
+        draft_levels: per row the levels that were drafted: a chain's tokens.
         num_verified: tokens per row in the target forward.
         marks: clock marks at begin, after drafting, after the target forward.
-        overlap: [B, N] acceptance chance per drafted position where the rule gave it for free.
+        overlap: [B, N] acceptance chance per drafted position (of a tree: per level) where the rule
+            gave it for free.
         p, q: the distributions [B, N + 1, V] and [B, N, V] where tokens were sampled from q.
+        path: per row the numbers of the accepted nodes in a tree, or None: chains.
         replayed: acceptance was decided by a recording, not by the target.
     """
 
     committed: list[list[int]]
     num_drafted: list[int]
+    draft_levels: list[int]
+    num_evaluated: list[int]
     num_accepted: list[int]
     num_verified: int
     marks: tuple[Any, Any, Any]
     overlap: Tensor | None = None
     p: Tensor | None = None
     q: Tensor | None = None
+    path: list[list[int]] | None = None
     replayed: bool = False
 
     def measure_overlap(self) -> list[list[float]] | None:

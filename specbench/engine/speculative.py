@@ -5,6 +5,9 @@
     accept    the longest prefix that the rule lets stand, plus the target's own next token
     roll back nothing to do: both caches simply continue at the new, shorter length
 
+A draft may be a tree of alternatives; then N is its nodes below the last committed token, and the
+prefix is a path (:mod:`specbench.engine._tree_round`).
+
 Leviathan, Kalman and Matias 2023, algorithm 1, for a batch of rows that accept differently.
 """
 
@@ -14,9 +17,11 @@ import torch
 from torch import Tensor
 
 from specbench.drafters.base import Draft, Drafter, Session
-from specbench.engine.round import Round
+from specbench.engine._tree_round import settle_tree
+from specbench.engine.round import Outcome, Round
 from specbench.measure.clock import Clock
-from specbench.models.target import LanguageModel
+from specbench.models.target import LanguageModel, Output
+from specbench.models.tree import Tree
 from specbench.sampling.verify import Verdict, verify_greedy, verify_sampled
 from specbench.sampling.warp import warp
 
@@ -41,29 +46,45 @@ class Speculative:
         drafted = self.clock.mark()
 
         inputs = torch.cat([rows.last_tokens(), draft.tokens], dim=1)  # [B, N + 1]
-        starts = [n - 1 for n in lengths]
+        tree = None if draft.parents is None else Tree.from_parents(draft.parents)
         output = self.target.forward(
             inputs,
             self.session.target_cache,
-            starts,
+            [n - 1 for n in lengths],
             hidden_layers=self.drafter.needs_hidden_layers,
+            tree=tree,
         )
         verified = self.clock.mark()
 
-        verdict, p = self._judge(draft, output.logits, lengths)
-        num_accepted, committed = _read(draft, verdict)
-        self.drafter.commit(num_accepted, output.hidden)
+        if tree is None:
+            outcome = self._settle(draft, output, lengths)
+        else:
+            outcome = settle_tree(draft, tree, output, lengths, self.session)
+        self.drafter.commit(outcome.num_accepted, outcome.hidden)
         return Round(
-            committed=committed,
+            committed=outcome.committed,
             num_drafted=draft.lengths,
-            num_accepted=num_accepted,
+            draft_levels=draft.lengths if draft.levels is None else draft.levels,
+            num_evaluated=outcome.num_evaluated,
+            num_accepted=outcome.num_accepted,
             num_verified=inputs.shape[1],
             marks=(begin, drafted, verified),
-            overlap=verdict.overlap,
-            p=p,
+            overlap=outcome.overlap,
+            p=outcome.p,
             q=draft.probs,
+            path=outcome.path,
             replayed=draft.replay is not None,
         )
+
+    def _settle(self, draft: Draft, output: Output, lengths: list[int]) -> Outcome:
+        """Apply the rule to a chain, whose K/V and states already lie where they belong."""
+        verdict, p = self._judge(draft, output.logits, lengths)
+        num_accepted, committed = _read(draft, verdict)
+        num_evaluated = [
+            min(accepted + 1, length)
+            for accepted, length in zip(num_accepted, draft.lengths, strict=True)
+        ]
+        return Outcome(committed, num_accepted, num_evaluated, output.hidden, verdict.overlap, p)
 
     def _judge(
         self, draft: Draft, logits: Tensor, lengths: list[int]

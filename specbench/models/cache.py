@@ -89,6 +89,22 @@ class RowCache(Cache):
             values[self._rows, :, self._slots] = value_states.transpose(1, 2)
         return keys[:, :, : self._extent], values[:, :, : self._extent]
 
+    def keep_path(self, starts: Sequence[int], paths: Tensor) -> None:
+        """Move the accepted nodes of a tree to where their positions want them.
+
+        Args:
+            starts: [B] the slot of each row's root; node j lies j slots behind it.
+            paths: [B, M] node numbers, the root first; the m-th goes to the m-th slot from the
+                root's on. What a row does not need may repeat its last node.
+        """
+        if not self.keys:
+            return
+        roots = torch.tensor(starts, device=paths.device)[:, None]
+        rows = torch.arange(self.num_rows, device=paths.device)[:, None]
+        old, new = roots + paths, roots + torch.arange(paths.shape[1], device=paths.device)
+        for stored in (*self.keys, *self.values):
+            stored[rows, :, new] = stored[rows, :, old]  # read as a whole before it is written
+
     def snapshot(self, row: int, length: int) -> Snapshot:
         """A copy of one row's first ``length`` slots."""
         return Snapshot(

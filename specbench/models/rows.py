@@ -67,5 +67,7 @@ class Rows:
         return sum(row.active for row in self.slots)
 
     def last_tokens(self, width: int = 1) -> Tensor:
-        """[B, width] the last committed tokens of every row."""
-        return torch.tensor([row.tokens[-width:] for row in self.slots], device=self.device)
+        """[B, width] the last committed tokens of every row; a shorter row is padded behind."""
+        tokens = [row.tokens[-width:] for row in self.slots]
+        padded = [row + [0] * (width - len(row)) for row in tokens]
+        return torch.tensor(padded, device=self.device)

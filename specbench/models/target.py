@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from specbench.models.cache import RowCache, Snapshot
 from specbench.models.support import cache_argument, context_limit, require_rollback
+from specbench.models.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -102,24 +103,33 @@ class LanguageModel:
         *,
         last_only: bool = False,
         hidden_layers: Sequence[int] = (),
+        tree: Tree | None = None,
     ) -> Output:
         """Read tokens [B, S] into slots starts[b]..starts[b]+S-1, each seeing what is before it.
 
         Args:
             tokens: [B, S] ids.
             cache: of this model; slots from starts[b] on are overwritten.
-            starts: [B] position of each row's first token here.
+            starts: [B] slot of each row's first token here; without a tree also its position.
             last_only: give logits for the last token only ([B, 1, V]).
             hidden_layers: indices i of states to return, i being the state entering layer i (0
                 the embeddings, the number of layers the last state after the final norm).
+            tree: the tokens are its last S nodes, and the slots before hold its other ones: each
+                token sees what is before the root, its ancestors and itself.
         """
         width = tokens.shape[1]
         extent = cache.expect(starts, width, tokens.device)
         start = torch.tensor(starts, device=tokens.device)
-        positions = start[:, None] + torch.arange(width, device=tokens.device)  # [B, S]
+        if tree is None:
+            positions = start[:, None] + torch.arange(width, device=tokens.device)  # [B, S]
+            mask = self._mask(positions, extent)
+        else:
+            roots = start - (tree.depths.shape[1] - width)
+            positions = roots[:, None] + tree.depths[:, -width:]
+            mask = self._additive(~tree.visible(roots, extent, width))
         outputs = self.model(
             input_ids=tokens,
-            attention_mask=self._mask(positions, extent),
+            attention_mask=mask,
             position_ids=positions,
             use_cache=True,
             logits_to_keep=1 if last_only else 0,
@@ -137,6 +147,9 @@ class LanguageModel:
     def _mask(self, positions: Tensor, extent: int) -> Tensor:
         """[B, 1, S, extent], added to attention scores: 0 where slot <= own position, else -inf."""
         slots = torch.arange(extent, device=positions.device)
-        hidden = slots > positions[:, None, :, None]
-        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=positions.device)
-        return mask.masked_fill_(hidden, torch.finfo(self.dtype).min)
+        return self._additive(slots > positions[:, :, None])
+
+    def _additive(self, hidden: Tensor) -> Tensor:
+        """[B, 1, S, extent] from booleans [B, S, extent]: 0, or the lowest number where hidden."""
+        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=hidden.device)
+        return mask.masked_fill_(hidden, torch.finfo(self.dtype).min)[:, None]

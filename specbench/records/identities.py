@@ -28,8 +28,8 @@ _SHOWN = 3
 def identities(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
     """The violated ones among: block efficiency, tokens, times.
 
-    1. tau <= gamma + 1, and in each round accepted <= evaluated <= drafted (a tree's gamma is its
-       depth: accepted <= gamma);
+    1. tau <= gamma + 1, and in each round accepted <= evaluated <= drafted; a tree is evaluated
+       level by level, so evaluated <= levels <= gamma;
     2. accepted + 1 - cut = emitted in each round, where only a request's last round is cut, and
        1 + sum of emitted = tokens in the output, prefill giving the first one;
     6. the rounds of a request add up to its decode time (at batch size > 1 to no more: it may wait
@@ -51,8 +51,9 @@ def identities(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
 
 
 def _block_efficiency(cell: CellKey, rounds: Columns) -> list[str]:
-    accepted, evaluated, drafted = (
-        integers(rounds, name) for name in ("num_accepted", "num_evaluated", "num_drafted")
+    accepted, evaluated, levels, drafted = (
+        integers(rounds, name)
+        for name in ("num_accepted", "num_evaluated", "draft_levels", "num_drafted")
     )
     found = []
     tau = estimators.tau(accepted)
@@ -63,6 +64,8 @@ def _block_efficiency(cell: CellKey, rounds: Columns) -> list[str]:
         ("accepted", accepted, "gamma", gamma),
         ("accepted", accepted, "evaluated", evaluated),
         ("evaluated", evaluated, "drafted", drafted),
+        ("evaluated", evaluated, "draft levels", levels),
+        ("draft levels", levels, "gamma", gamma),
     ):
         for row in np.flatnonzero(smaller > larger)[:_SHOWN]:
             found.append(

@@ -114,6 +114,7 @@ class CellRecord(CellKey):
     num_evaluated: int | None = None
     num_accepted: int | None = None
     draft_length_mean: float | None = None
+    tree_nodes: int | None = None  # verified per row and round, the root included; None for a chain
 
     # speed; draft_s, verify_s and other_s are means per step (one target forward)
     wall_s: float | None = None

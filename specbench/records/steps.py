@@ -23,7 +23,7 @@ class Steps:
     draft_s: Numbers
     verify_s: Numbers
     other_s: Numbers
-    drafted: Numbers  # longest draft among the rows: the number of drafter steps
+    drafted: Numbers  # levels of the deepest draft among the rows: the number of drafter steps
     emitted: Numbers  # tokens of all rows
     context: Numbers  # context lengths of all rows, added up
     active_rows: Numbers
@@ -51,7 +51,7 @@ class Steps:
 
 
 def all_steps(rounds: Columns) -> Steps:
-    """Rows gathered by step: times once, tokens and context summed, drafts by the longest."""
+    """Rows gathered by step: times once, tokens and context summed, drafts by the deepest."""
     step = integers(rounds, "step")
     _, first, where = np.unique(step, return_index=True, return_inverse=True)
 
@@ -62,13 +62,13 @@ def all_steps(rounds: Columns) -> Steps:
         sums = np.bincount(where, weights=numbers(rounds, name), minlength=first.size)
         return sums.astype(np.float64)
 
-    longest = np.zeros(first.size)
-    np.maximum.at(longest, where, numbers(rounds, "num_drafted"))
+    deepest = np.zeros(first.size)
+    np.maximum.at(deepest, where, numbers(rounds, "draft_levels"))
     return Steps(
         draft_s=once("draft_s"),
         verify_s=once("verify_s"),
         other_s=once("other_s"),
-        drafted=longest,
+        drafted=deepest,
         emitted=summed("num_emitted"),
         context=summed("context_length"),
         active_rows=once("active_rows"),

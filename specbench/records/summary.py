@@ -78,6 +78,7 @@ def _acceptance(
     drafted, evaluated, accepted = (
         integers(rounds, name) for name in ("num_drafted", "num_evaluated", "num_accepted")
     )
+    levels = integers(rounds, "draft_levels")
     conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
     fields: dict[str, Any] = {
         "num_prompts": len(set(conversations.tolist())),
@@ -95,7 +96,8 @@ def _acceptance(
     _, (hits, trials) = cluster_sums(keys, accepted, evaluated)
     interval = ratio_interval(hits, trials, seed=cell.seed)
     return fields | {
-        "draft_length_mean": float(drafted.mean()) if drafted.size else None,
+        "draft_length_mean": float(levels.mean()) if levels.size else None,
+        "tree_nodes": _tree_nodes(rounds),
         "alpha": estimators.alpha(accepted, evaluated),
         "alpha_ci": interval.ends if interval else None,
         "alpha_overlap": estimators.alpha_overlap(values(rounds, "overlap")),
@@ -103,6 +105,13 @@ def _acceptance(
         "survival_by_position": estimators.survival_by_position(accepted, cell.gamma) or None,
         "draft_acceptance_rate": estimators.draft_acceptance_rate(accepted, drafted),
     }
+
+
+def _tree_nodes(rounds: Columns) -> int | None:
+    """Nodes that a row's target forward verified, the root included; None where chains were."""
+    verified = integers(rounds, "num_verified")
+    is_tree = any(path is not None for path in values(rounds, "path"))
+    return int(verified.max()) if is_tree else None
 
 
 def _times(cell: CellKey, rounds: Columns, requests: Columns, steps: Steps) -> dict[str, Any]:

@@ -30,13 +30,14 @@ ROUNDS = pa.schema(
         ("round", pa.int32()),
         ("position", pa.int32()),  # tokens generated before this round
         ("context_length", pa.int32()),
-        ("num_verified", pa.int32()),  # tokens in the target forward, for this row
+        ("num_verified", pa.int32()),  # tokens in the target forward, for this row (a tree's nodes)
         ("num_drafted", pa.int32()),
-        ("num_evaluated", pa.int32()),
+        ("draft_levels", pa.int32()),  # a drafter's steps: a tree's levels, a chain's num_drafted
+        ("num_evaluated", pa.int32()),  # levels of a tree on which children were tried
         ("num_accepted", pa.int32()),
         ("num_emitted", pa.int32()),
         ("overlap", pa.list_(pa.float32())),  # per evaluated position; null where not measured
-        ("path", pa.list_(pa.int32())),  # the accepted path in a tree; null for a chain
+        ("path", pa.list_(pa.int32())),  # accepted nodes of a tree, its root is 0; null for a chain
         ("draft_s", pa.float64()),  # of the whole step
         ("verify_s", pa.float64()),
         ("other_s", pa.float64()),
@@ -102,12 +103,16 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read one parquet file, whatever folder it lies in.
+    """Read one parquet file, whatever folder it lies in and whatever version wrote it.
 
     Raises:
         OSError, pyarrow.ArrowInvalid: missing or damaged.
     """
-    return pq.ParquetFile(path).read()
+    table = pq.ParquetFile(path).read()
+    if "num_drafted" in table.column_names and "draft_levels" not in table.column_names:
+        place = table.column_names.index("num_drafted") + 1
+        table = table.add_column(place, "draft_levels", table.column("num_drafted"))
+    return table
 
 
 def to_columns(table: pa.Table) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 A uniform is keyed by (seed, repeat, prompt, stream, position). So a prompt gets the same numbers
 alone or among others, in the first cell or after a resume. There is one stream per *use* (draft,
 accept, residual): one number used twice, say to draw the draft and to decide its acceptance, would
-bias the output.
+bias the output. In a tree the accept stream has a number for every sibling, the first child's being
+the stream's own: a tree of only children uses a chain's numbers.
 
 >>> row = keyed_uniforms(0, 0, "prompt", "accept", 4)
 >>> bool((row == keyed_uniforms(0, 0, "prompt", "accept", 9)[:4]).all())
@@ -34,22 +35,49 @@ def keyed_uniforms(seed: int, repeat: int, prompt_id: str, stream: str, length: 
 
 
 class Uniforms:
-    """The uniforms of every row of a batch: [B, streams, capacity], filled when a row begins."""
+    """The uniforms of every row of a batch, [B, capacity] per stream, filled when a row begins."""
 
     def __init__(self, batch_size: int, capacity: int, device: torch.device | str = "cpu") -> None:
         self.capacity = capacity
-        self._table = torch.zeros(
-            batch_size, len(STREAMS), capacity, dtype=torch.float64, device=device
-        )
+        self._keys: list[tuple[int, int, str] | None] = [None] * batch_size
+        self._tables: dict[str, Tensor] = {}
+        self._device = device
+        for stream in STREAMS:
+            self._table(stream)
 
     def begin(self, slot: int, seed: int, repeat: int, prompt_id: str) -> None:
         """Give a slot the numbers of the prompt that starts in it."""
-        rows = [keyed_uniforms(seed, repeat, prompt_id, s, self.capacity) for s in STREAMS]
-        self._table[slot] = torch.from_numpy(np.stack(rows)).to(self._table.device)
+        self._keys[slot] = (seed, repeat, prompt_id)
+        for name in self._tables:
+            self._fill(name, slot)
 
-    def at(self, stream: Stream, positions: list[int], width: int = 1) -> Tensor:
-        """Uniforms [B, width] at sequence positions positions[b], positions[b] + 1, ..."""
-        rows = self._table[:, STREAMS.index(stream)]
+    def at(
+        self, stream: Stream, positions: list[int], width: int = 1, *, sibling: int = 0
+    ) -> Tensor:
+        """Uniforms [B, width] at sequence positions positions[b], positions[b] + 1, ...
+
+        Args:
+            stream: what they are for.
+            positions: [B] of the first one.
+            width: how many per row.
+            sibling: for the how manieth child of a node; 0 is the stream itself.
+        """
+        rows = self._table(f"{stream}/{sibling}" if sibling else stream)
         return torch.stack(
             [row[start : start + width] for row, start in zip(rows, positions, strict=True)]
         )
+
+    def _table(self, name: str) -> Tensor:
+        """[B, capacity]; made when first asked for, so that chains have no siblings' numbers."""
+        if name not in self._tables:
+            shape = (len(self._keys), self.capacity)
+            self._tables[name] = torch.zeros(shape, dtype=torch.float64, device=self._device)
+            for slot in range(len(self._keys)):
+                self._fill(name, slot)
+        return self._tables[name]
+
+    def _fill(self, name: str, slot: int) -> None:
+        key = self._keys[slot]
+        if key is not None:
+            numbers = torch.from_numpy(keyed_uniforms(*key, name, self.capacity))
+            self._tables[name][slot] = numbers.to(self._device)

@@ -80,6 +80,7 @@ def test_every_column_of_a_ragged_batch_with_a_refill():
         "context_length": [4, 5, 7, 6, 2, 7, 8],
         "num_verified": [4, 4, 4, 4, 4, 4, 3],
         "num_drafted": [3, 2, 3, 2, 3, 2, 2],
+        "draft_levels": [3, 2, 3, 2, 3, 2, 2],
         "num_evaluated": [3, 1, 3, 1, 3, 1, 1],
         "num_accepted": [2, 0, 2, 0, 3, 0, 0],
         "num_emitted": [3, 1, 1, 1, 4, 1, 1],

@@ -35,6 +35,7 @@ def rounds_table(rows: list[dict[str, Any]]) -> Columns:
                 "position": 1,
                 "context_length": 10,
                 "num_verified": row["num_drafted"] + 1,
+                "draft_levels": row["num_drafted"],
                 "num_evaluated": min(row["num_accepted"] + 1, row["num_drafted"]),
                 "num_emitted": row["num_accepted"] + 1,
                 "overlap": None,

@@ -109,7 +109,7 @@ class FakeBackend(Backend):
             counts = dict.fromkeys(("num_drafted", "num_evaluated", "num_accepted"), cell.gamma)
             counts["num_emitted"] = min(cell.gamma + 1, left)
             times = {"draft_s": cell.gamma * DRAFT_STEP_S, "verify_s": VERIFY_S, "other_s": OTHER_S}
-        width = {"num_verified": counts["num_drafted"] + 1}
+        width = {"num_verified": counts["num_drafted"] + 1, "draft_levels": counts["num_drafted"]}
         return {**counts, **times, **width, "overlap": None, "path": None}
 
     def end_block(self) -> None:
