@@ -2,16 +2,18 @@
 
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
-on a hole.
+on a hole. With ``tree=N`` it drafts a tree of N nodes, and reads all accepted tokens once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
@@ -20,13 +22,19 @@ from specbench.models.vocabulary import require_same_vocabulary
 
 
 class ModelDrafter(Drafter):
-    """Drafts with a :class:`LanguageModel`; samples from its own warped distribution."""
+    """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
+    the nodes of a tree."""
 
+    OPTIONS = TREE_OPTIONS
     samples = True
 
-    def __init__(self, model: LanguageModel, target: LanguageModel) -> None:
+    def __init__(
+        self, model: LanguageModel, target: LanguageModel, size: TreeSize | None = None
+    ) -> None:
         require_same_vocabulary(target, model)
         self.model = model
+        self.size = size
+        self.samples = size is None
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
@@ -35,10 +43,21 @@ class ModelDrafter(Drafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         spec.need_argument("NAME")
+        TreeSize.of(spec)
+
+    @classmethod
+    def impossible(
+        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
+    ) -> str | None:
+        size = TreeSize.of(spec)
+        return size.too_small(gamma) if size else None
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
-        return cls(host.load(spec.need_argument("NAME")), host.target)
+        return cls(host.load(spec.need_argument("NAME")), host.target, TreeSize.of(spec))
+
+    def most_drafted(self, gamma: int) -> int:
+        return self.size.most_drafted(gamma) if self.size else gamma
 
     def start(self, session: Session) -> None:
         super().start(session)
@@ -48,7 +67,8 @@ class ModelDrafter(Drafter):
                 f"the context of drafter {self.model.name}, {self.model.context_limit}",
                 "Shorten the prompts, lower --max-new-tokens or --gamma, or use another drafter",
             )
-        self.cache = self.model.new_cache(len(self.rows), session.capacity)
+        room = self.size.most_read(session.gamma) if self.size else 0
+        self.cache = self.model.new_cache(len(self.rows), session.capacity + room)
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
 
@@ -61,29 +81,54 @@ class ModelDrafter(Drafter):
         self._cached[slot] = len(prompt)
 
     def propose(self, gamma: int) -> Draft:
-        lengths = self.rows.lengths
-        unread = max(
-            length - cached
-            for length, cached, row in zip(lengths, self._cached, self.rows.slots, strict=True)
-            if row.active
-        )
-        # The target's (padded) head may have ids that the drafter's embedding lacks: it reads its
-        # last one instead. Whatever q is conditioned on, the accept rule stays exact.
-        first = self.rows.last_tokens(unread).clamp(max=self._last_id)
+        self._drafted = gamma
+        self._lengths_at_draft = lengths = self.rows.lengths
+        if self.size is not None:
+            return draft_tree(self._tree_step, gamma, self.session, self.vocab_size, self.size)
 
         def step(previous: Tensor | None, index: int) -> Tensor:
-            tokens = first if previous is None else previous
-            starts = [n - unread if index == 0 else n + index - 1 for n in lengths]
-            return self.model.forward(tokens, self.cache, starts, last_only=True).logits[:, -1]
+            if previous is None:
+                return self._read_root()
+            starts = [n + index - 1 for n in lengths]
+            return self.model.forward(previous, self.cache, starts, last_only=True).logits[:, -1]
 
-        self._drafted = gamma
-        self._lengths_at_draft = lengths
         return draft_chain(step, gamma, self.session, self.vocab_size)
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
         for slot, accepted in enumerate(num_accepted):
             read = min(accepted, self._drafted - 1)  # the last drafted token was never read
+            if self.size is not None:
+                read = 0  # what was read of a tree does not lie in the text's order
             self._cached[slot] = self._lengths_at_draft[slot] + read
+
+    def _read_root(self) -> Tensor:
+        """Read what is committed and not read yet; returns the logits [B, V] after the last token.
+
+        All rows read as many tokens as the one that lacks most; one that has fewer reads padding
+        behind its last token, which its draft overwrites.
+        """
+        lengths = self._lengths_at_draft
+        active = [slot for slot, row in enumerate(self.rows.slots) if row.active]
+        unread = max(lengths[slot] - self._cached[slot] for slot in active)
+        shortest = min(lengths[slot] for slot in active)
+        # The target's (padded) head may have ids that the drafter's embedding lacks: it reads its
+        # last one instead. Whatever q is conditioned on, the accept rule stays exact.
+        tokens = self.rows.last_tokens(unread).clamp(max=self._last_id)
+        starts = [max(0, n - unread) for n in lengths]
+        whole = shortest >= unread
+        logits = self.model.forward(tokens, self.cache, starts, last_only=whole).logits
+        if whole:
+            return logits[:, -1]
+        last = torch.tensor([min(n, unread) - 1 for n in lengths], device=logits.device)
+        return logits[torch.arange(len(lengths), device=logits.device), last]
+
+    def _tree_step(self, tokens: Tensor | None, place: Place | None) -> Tensor:
+        """Read nodes [B, S] of the own tree; returns the logits [B, S, V] after each."""
+        if tokens is None or place is None:
+            return self._read_root()[:, None]
+        num_read = place.tree.depths.shape[1] - tokens.shape[1]
+        starts = [n - 1 + num_read for n in self._lengths_at_draft]
+        return self.model.forward(tokens, self.cache, starts, tree=place.tree).logits
 
 
 DRAFTER = ModelDrafter
