@@ -84,8 +84,9 @@ class Place:
 
 
 Step = Callable[[Tensor | None, Place | None], Tensor]
-"""(tokens of new nodes [B, S], their place) to the logits [B, S, V_drafter] after each. The first call
-is (None, None): read what is missing up to the root, and give the logits [B, 1, V_drafter] after it.
+"""(tokens of new nodes [B, S], their place) to the logits [B, S, V_drafter] after each.
+
+The first call is (None, None): read what is missing up to the root, for logits [B, 1, V_drafter].
 """
 
 

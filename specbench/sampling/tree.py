@@ -8,9 +8,10 @@ distribution there, and q the one that a child was drawn from, its earlier sibli
     when no child is left draw the next token from what remains of p
 
 (Miao et al. 2023, arXiv 2305.09781; children drawn without replacement as in Jeon et al. 2024,
-arXiv 2402.14160.) Children that were *chosen*, as the k best, are one-hots: x is accepted with p(x), and
-a rejection sets p(x) to 0. The softmax that chose them is not what they were drawn from, and would
-bias the output. At temperature 0 a child is accepted if it is the target's argmax.
+arXiv 2402.14160.) Children that were *chosen*, as the k best, are one-hots: x is accepted with
+probability p(x), and a rejection sets p(x) to 0. The softmax that chose them is not what they were
+drawn from, and would bias the output. At temperature 0 a child is accepted if it is the target's
+argmax.
 
 Whether a node is accepted, should it be tried, depends on no other node's uniform. So all nodes are
 judged at once, and the walk from the root comes after.
