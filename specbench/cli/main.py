@@ -29,7 +29,9 @@ import typer
 
 from specbench.errors import SpecbenchError
 
-COMMAND_ORDER = ("run", "plot", "optimal-gamma", "fit", "tasks", "drafters", "models", "doctor")
+COMMAND_ORDER = (
+    "run", "plot", "optimal-gamma", "fit", "train-drafter", "tasks", "drafters", "models", "doctor"
+)  # fmt: skip
 """The order in the help text; a command that is not listed here follows in alphabetical order."""
 
 _NOT_COMMANDS = {"main", "console"}

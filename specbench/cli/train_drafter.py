@@ -1,0 +1,115 @@
+"""``specbench train-drafter``: train a drafter for a small target on the target's own output.
+
+    specbench train-drafter --kind eagle --out my-eagle --minutes 30
+    specbench train-drafter --kind medusa --target ORG/NAME --corpus answers --out my-medusa
+    specbench run --drafter eagle:my-eagle
+
+The target answers a few thousand prompts first; that corpus is kept and serves every kind. A call
+that was interrupted goes on where it was when it is typed again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train_drafter(
+    kind: Annotated[str, typer.Option(metavar="KIND", help="eagle, medusa or model.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the checkpoint; it must not hold one.")
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|PATH|FILE.gguf",
+            help="Model to draft for, as for specbench run. Default: SmolLM2-135M-Instruct.",
+        ),
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the target's output; kept, and extended where it is too small. "
+            "Default: corpus-TARGET beside --out.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tokens of output to learn from.")
+    ] = 300_000,
+    outputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl[.gz]",
+            help="Output collected elsewhere: lines with prompt_ids, output_ids, temperature.",
+        ),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Another grammar of prompts than the built-in one."),
+    ] = None,
+    vocab: Annotated[
+        int, typer.Option(min=1, metavar="K", help="Frequent tokens that can be drafted.")
+    ] = 4096,
+    minutes: Annotated[
+        float, typer.Option(min=0.0, metavar="M", help="Time to train, without the collecting.")
+    ] = 20.0,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after so many steps, whatever the time."),
+    ] = None,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Longest answer that is collected.")
+    ] = 192,
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Answers that are collected at once.")
+    ] = 48,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="CPU threads. Default: all.")
+    ] = None,
+) -> None:
+    """Train a drafter (EAGLE or Medusa heads, a draft model) for a target.
+
+    Learns from the target's own answers, measures acceptance on kept-out prompts as it goes, and
+    writes a checkpoint that specbench run takes.
+    """
+    from specbench.cli._training_view import TrainingView, check_line
+    from specbench.errors import SpecbenchError
+    from specbench.training.loop import Budget
+    from specbench.training.prompts import PROMPTS_FILE
+    from specbench.training.session import KINDS, Order
+    from specbench.training.session import train_drafter as train
+    from specbench.weights.progress import TerminalProgress
+
+    if kind not in KINDS:
+        raise SpecbenchError(f"--kind {kind!r} is unknown", f"Choose {', '.join(sorted(KINDS))}")
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    short = Path(target or "SmolLM2-135M-Instruct").name
+    order = Order(
+        kind=kind,
+        out=out,
+        corpus=corpus or out.parent / f"corpus-{short}",
+        target=target,
+        tokens=tokens,
+        outputs=outputs,
+        prompts=prompts or PROMPTS_FILE,
+        vocab=vocab,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        budget=Budget(minutes=minutes, steps=steps, seed=seed),
+    )
+    with TrainingView() as view:
+        progress = train(order, TerminalProgress(), view)
+    print(check_line(progress))
+    print(f"written to {out}")
+    print(f"next: specbench run{_option(target)} --drafter {kind}:{out}")
+
+
+def _option(target: str | None) -> str:
+    return f" --target {target}" if target else ""

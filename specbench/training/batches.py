@@ -1,0 +1,131 @@
+"""Samples in memory, split into training and kept-out, and padded into batches."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specbench.errors import SpecbenchError
+from specbench.training.corpus import Corpus, Sample
+
+_KEPT_OUT_SHARE = 25  # one prompt in so many
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences side by side, padded on the right.
+
+    Attributes:
+        tokens: [B, S] ids.
+        states: layer to [B, S - 1, H] float32: the target's states of all tokens but the last.
+        is_answer: [B, S] which tokens the target wrote after its first: what a drafter is asked.
+        temperatures: [B].
+    """
+
+    tokens: Tensor
+    states: dict[int, Tensor]
+    is_answer: Tensor
+    temperatures: Tensor
+
+
+@dataclass(frozen=True)
+class Split:
+    """A corpus in memory; no prompt is in both halves."""
+
+    training: list[Sample]
+    kept_out: list[Sample]
+
+    @classmethod
+    def of(cls, corpus: Corpus, layers: Sequence[int], longest: int) -> Split:
+        """Read a corpus; sequences are cut at ``longest`` tokens.
+
+        Raises:
+            SpecbenchError: too few samples for both halves.
+        """
+        split = cls([], [])
+        for sample in corpus.samples(layers):
+            cut = _cut(sample, longest)
+            if len(cut.answer) > 1:
+                (split.kept_out if _is_kept_out(cut) else split.training).append(cut)
+        if not split.training or not split.kept_out:
+            raise SpecbenchError(
+                f"the corpus {corpus.folder} has {len(split.training)} samples to train on and "
+                f"{len(split.kept_out)} kept out; both are needed",
+                "Raise --tokens",
+            )
+        return split
+
+
+def training_batches(
+    samples: Sequence[Sample], tokens_per_batch: int, seed: int, skip: int = 0
+) -> Iterator[Batch]:
+    """Batches without end, of sequences of similar length, in an order drawn from the seed.
+
+    Args:
+        samples: to learn from.
+        tokens_per_batch: about so many, padding included.
+        seed: of the order.
+        skip: batches that a resumed training has had already.
+    """
+    epoch = 0
+    while True:
+        rng = random.Random(f"{seed}/{epoch}")
+        groups = _grouped(samples, tokens_per_batch, rng)
+        rng.shuffle(groups)
+        for group in groups:
+            if skip:
+                skip -= 1
+            else:
+                yield padded(group)
+        epoch += 1
+
+
+def padded(samples: Sequence[Sample]) -> Batch:
+    """One batch of the given samples."""
+    width = max(len(sample.tokens) for sample in samples)
+    tokens = torch.zeros(len(samples), width, dtype=torch.long)
+    is_answer = torch.zeros(len(samples), width, dtype=torch.bool)
+    layers = samples[0].states
+    states = {
+        layer: torch.zeros(len(samples), width - 1, tensor.shape[1])
+        for layer, tensor in layers.items()
+    }
+    for row, sample in enumerate(samples):
+        length = len(sample.tokens)
+        tokens[row, :length] = torch.tensor(sample.tokens)
+        is_answer[row, sample.prompt_length + 1 : length] = True
+        for layer, tensor in sample.states.items():
+            states[layer][row, : length - 1] = tensor.float()
+    temperatures = torch.tensor([sample.temperature for sample in samples])
+    return Batch(tokens, states, is_answer, temperatures)
+
+
+def _grouped(
+    samples: Sequence[Sample], tokens_per_batch: int, rng: random.Random
+) -> list[list[Sample]]:
+    """Neighbours in length, so that padding is small; chance decides among equals."""
+    ordered = sorted(samples, key=lambda sample: len(sample.tokens) + 24 * rng.random())
+    groups: list[list[Sample]] = [[]]
+    for sample in ordered:
+        if groups[-1] and (len(groups[-1]) + 1) * len(sample.tokens) > tokens_per_batch:
+            groups.append([])
+        groups[-1].append(sample)
+    return groups
+
+
+def _cut(sample: Sample, longest: int) -> Sample:
+    if len(sample.tokens) <= longest:
+        return sample
+    states = {layer: tensor[: longest - 1] for layer, tensor in sample.states.items()}
+    return Sample(sample.tokens[:longest], sample.prompt_length, sample.temperature, states)
+
+
+def _is_kept_out(sample: Sample) -> bool:
+    """Decided by the prompt alone, so that another answer to it is on the same side."""
+    prompt = repr(sample.tokens[: sample.prompt_length]).encode()
+    return int(hashlib.sha256(prompt).hexdigest(), 16) % _KEPT_OUT_SHARE == 0

@@ -1,0 +1,84 @@
+"""Training a small stand-alone language model whose embedding starts as a low rank of the target's.
+
+It sees tokens only. Embedding and output layer are one matrix [V, d], the first d singular
+directions of the target's head, so that words that are alike for the target are alike from the
+start and the few layers can spend themselves on context. Saved as an ordinary Hugging Face folder.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaForCausalLM
+
+from specbench.models.target import LanguageModel
+from specbench.training.batches import Batch
+from specbench.training.eagle import layer_config
+from specbench.training.trainee import Acceptance, Guess, Trainee
+
+NUM_RARE = 1024
+"""Rows outside the frequent ones that each batch draws, so that rare tokens learn to stay low."""
+
+
+class DraftModelTrainee(Trainee):
+    """A Llama of a third of the target's width and a few layers."""
+
+    kind = "model"
+    num_steps = 1
+    num_layers = 4
+
+    def __init__(self, target: LanguageModel, ids: Tensor) -> None:
+        super().__init__(target, ids)
+        size = max(16, target.config.hidden_size // 3 // 16 * 16)
+        heads = max(1, size // 48)
+        while size % heads or (size // heads) % 2:
+            heads -= 1
+        config = layer_config(
+            target,
+            hidden_size=size,
+            intermediate_size=size * 8 // 3,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
+            tie_word_embeddings=True,
+            bos_token_id=target.config.bos_token_id,
+            eos_token_id=target.config.eos_token_id,
+            pad_token_id=target.config.pad_token_id,
+        )
+        self.module = LlamaForCausalLM(config)
+        with torch.no_grad():
+            left, values, _ = torch.svd_lowrank(self.head, q=size, niter=4)
+            factor = left * values.sqrt()
+            self.module.get_input_embeddings().weight.copy_(factor / factor.std() * 0.5)
+        self.module.model.norm.weight.data.fill_(size**-0.5 * 4)
+        self._frequent = ids
+        is_rare = torch.ones(len(self.head), dtype=torch.bool)
+        is_rare[ids] = False
+        self._rare = is_rare.nonzero().squeeze(1)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Over the frequent tokens and a draw of the rare ones."""
+        drawn = self._rare[torch.randperm(len(self._rare))[:NUM_RARE]]
+        self.use_columns(torch.cat((self._frequent, drawn)))
+        return super().loss(batch)
+
+    def acceptance(self, batches: Sequence[Batch]) -> Acceptance:
+        self.use_columns(torch.arange(len(self.head)))
+        return super().acceptance(batches)
+
+    def guesses(self, batch: Batch) -> list[Guess]:
+        outputs = self.module.model(input_ids=batch.tokens[:, :-1], use_cache=False)
+        # place t guesses token t + 1
+        rows, places = batch.is_answer[:, 1:].nonzero(as_tuple=True)
+        weight = self.module.get_output_embeddings().weight
+        logits = outputs.last_hidden_state[rows, places] @ weight[self.columns].T
+        return [Guess(logits, rows, places, places)]
+
+    def save(self, folder: Path) -> None:
+        copy.deepcopy(self.module).bfloat16().save_pretrained(folder)
+        if self.target.tokenizer is not None:
+            self.target.tokenizer.save_pretrained(folder)

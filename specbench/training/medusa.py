@@ -1,0 +1,48 @@
+"""Training Medusa heads: head i reads the state at t and guesses the token at t + 2 + i."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specbench.heads.medusa import MedusaHeads
+from specbench.models.target import LanguageModel
+from specbench.training.batches import Batch
+from specbench.training.trainee import Guess, Trainee
+
+
+class MedusaTrainee(Trainee):
+    """Residual blocks; the target's own head turns their outputs into logits."""
+
+    kind = "medusa"
+    num_steps = 4
+
+    def __init__(self, target: LanguageModel, ids: Tensor) -> None:
+        super().__init__(target, ids)
+        self.module = MedusaHeads(target.config.hidden_size, self.num_steps)
+
+    def guesses(self, batch: Batch) -> list[Guess]:
+        states = batch.states[self.last_layer]  # [B, S - 1, H]
+        found = []
+        for step, head in enumerate(self.module):
+            ahead = step + 1  # the state that knows the guessed token lies so far ahead
+            asked = batch.is_answer[:, ahead + 1 :]
+            rows, starts = asked.nonzero(as_tuple=True)
+            logits = head(states[rows, starts]) @ self.head_rows.T
+            found.append(Guess(logits, rows, starts + ahead, starts))
+        return found
+
+    def save(self, folder: Path) -> None:
+        weights = {name: t.bfloat16() for name, t in self.module.state_dict().items()}
+        save_file(weights, folder / "medusa_lm_head.safetensors", {"format": "pt"})
+        config = {
+            "medusa_num_heads": self.num_steps,
+            "medusa_num_layers": self.module.num_layers,
+            "base_model_name_or_path": self.target.name,
+            "version": "2",
+            "draft_vocab_size": len(self.columns),
+        }
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,106 @@
+"""What the target is asked when its output is collected: prompts drawn from a grammar.
+
+The grammar is ``prompts.toml``: each name has alternatives, and a name in braces inside one stands
+for an alternative drawn at random. It spans the kinds of tasks that specbench measures (chat, code,
+translation, summarization, extraction, stories) without containing any of their prompts.
+
+>>> PromptGrammar({"prompt": ["Explain {topic}."], "topic": ["tides"]}).draw(random.Random(0)).text
+'Explain tides.'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specbench.errors import SpecbenchError
+
+PROMPTS_FILE = Path(__file__).with_name("prompts.toml")
+PASSAGE = "passage"
+SOURCE = "source"
+
+_REFERENCE = re.compile(r"\{([a-z_0-9]+)\}")
+_MOST_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class TrainingPrompt:
+    """A prompt's text; ``is_source`` says that the answer may serve as a passage later."""
+
+    text: str
+    is_source: bool
+
+
+class PromptGrammar:
+    """Draws prompts.
+
+    Args:
+        rules: name to alternatives; ``prompt`` is the start.
+    """
+
+    def __init__(self, rules: Mapping[str, Sequence[str]]) -> None:
+        self.rules = rules
+
+    @classmethod
+    def read(cls, file: Path = PROMPTS_FILE) -> PromptGrammar:
+        """The grammar of a TOML file.
+
+        Raises:
+            SpecbenchError: unreadable, or not a table of lists of texts with a ``prompt``.
+        """
+        try:
+            rules = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SpecbenchError(f"cannot read the prompt grammar {file}: {error}") from error
+        for name, alternatives in rules.items():
+            usable = isinstance(alternatives, list) and alternatives
+            if not usable or not all(isinstance(text, str) for text in alternatives):
+                raise SpecbenchError(f"{file}: {name!r} is not a list of texts")
+        if "prompt" not in rules:
+            raise SpecbenchError(f"{file} has no {'prompt'!r} to start from")
+        return cls(rules)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the rules."""
+        return hashlib.sha256(repr(sorted(self.rules.items())).encode()).hexdigest()
+
+    def draw(self, rng: random.Random, passages: Sequence[str] = ()) -> TrainingPrompt:
+        """One prompt; those that need a passage come only once there are some.
+
+        Raises:
+            SpecbenchError: every alternative needs a passage, or the rules never end.
+        """
+        for _ in range(_MOST_DRAWS):
+            start = rng.choice(self.rules["prompt"])
+            text = self._expand(start, rng, passages)
+            if text is not None:
+                return TrainingPrompt(text, is_source=start == f"{{{SOURCE}}}")
+        raise SpecbenchError(
+            "the prompt grammar yields no prompt without a {passage}, and there is none yet",
+            "Give it a rule that does not need one",
+        )
+
+    def _expand(self, text: str, rng: random.Random, passages: Sequence[str]) -> str | None:
+        """The text with every reference replaced; None if a passage is wanted and there is none."""
+        for _ in range(_MOST_DRAWS):
+            found = next((m for m in _REFERENCE.finditer(text) if self._known(m[1])), None)
+            if found is None:
+                return text
+            if found[1] != PASSAGE:
+                chosen = rng.choice(self.rules[found[1]])
+            elif passages:
+                # braces in a text of the target's are no references
+                chosen = rng.choice(passages).replace("{", "(").replace("}", ")")
+            else:
+                return None
+            text = text[: found.start()] + chosen + text[found.end() :]
+        raise SpecbenchError(f"the prompt grammar never ends: {text[:60]!r} goes on and on")
+
+    def _known(self, name: str) -> bool:
+        return name == PASSAGE or name in self.rules
