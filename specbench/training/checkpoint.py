@@ -26,13 +26,13 @@ class Origin:
         target: name, source and hash of the target.
         corpus: number of samples and of answer tokens, of which kept out.
         budget: minutes, steps, seed.
-        licence: of the weights.
+        licence: of the target, and so of the weights; None where it is not known.
     """
 
     target: dict[str, Any]
     corpus: dict[str, Any]
     budget: dict[str, Any]
-    licence: str
+    licence: str | None
 
 
 def write_checkpoint(
@@ -56,6 +56,7 @@ def write_checkpoint(
         "target": origin.target,
         "corpus": origin.corpus,
         "budget": origin.budget,
+        "seed": origin.budget["seed"],
         "steps": progress.step,
         "seconds": round(progress.seconds, 1),
         "parameters": sum(p.numel() for p in trainee.module.parameters()),
@@ -66,40 +67,40 @@ def write_checkpoint(
 
 
 def _card(trainee: Trainee, facts: dict[str, Any], origin: Origin) -> str:
-    first, last = facts["checks"][0], facts["checks"][-1]
-    rows = [
-        f"| {step + 1} | {before[0]:.3f} | {after[0]:.3f} | {before[1]:.3f} | {after[1]:.3f} |"
-        for step, (before, after) in enumerate(
-            zip(
-                zip(first["greedy"], first["overlap"], strict=True),
-                zip(last["greedy"], last["overlap"], strict=True),
-                strict=True,
-            )
-        )
+    corpus, name = origin.corpus, origin.target.get("name")
+    front = f"license: {origin.licence}\n" if origin.licence else ""
+    columns = [
+        column
+        for check in (facts["checks"][0], facts["checks"][-1])
+        for column in (check["greedy"], check["overlap"])
     ]
-    corpus = origin.corpus
+    rows = "\n".join(
+        f"| {step} | {greedy_before:.3f} | {greedy:.3f} | {overlap_before:.3f} | {overlap:.3f} |"
+        for step, (greedy_before, overlap_before, greedy, overlap) in enumerate(
+            zip(*columns, strict=True), 1
+        )
+    )
     return f"""---
-license: {origin.licence}
-base_model: {origin.target.get("name")}
+{front}base_model: {name}
 ---
 
-# A {trainee.kind} drafter for {origin.target.get("name")}
+# Drafter of kind {trainee.kind} for {name}
 
 Proposes tokens for speculative decoding with this target; trained with `specbench train-drafter`.
 
-- Target: {origin.target.get("name")}, from {origin.target.get("served_from")}, SHA-256
-  {origin.target.get("sha256")}
-- Data: the target's own answers, greedy and sampled, {corpus["samples"]} of them with
-  {corpus["tokens"]} tokens, {corpus["kept_out"]} answers kept out of training
-- Training: {facts["steps"]} steps in {facts["seconds"] / 60:.0f} minutes, seed
-  {origin.budget["seed"]}, {facts["parameters"] / 1e6:.1f} million parameters, draft vocabulary of
-  {len(trainee.columns)} tokens
-- Licence: {origin.licence}, as the target's
+- Target: {name}, served from {origin.target.get("served_from")}, SHA-256
+  `{origin.target.get("sha256")}`
+- Data: {corpus["samples"]} of the target's own answers, greedy and sampled, with
+  {corpus["tokens"]:,} tokens; {corpus["kept_out"]} answers kept out of training
+- Training: {facts["steps"]} steps in {facts["seconds"] / 60:.0f} minutes, seed {facts["seed"]}
+- Size: {facts["parameters"] / 1e6:.2f} million parameters, draft vocabulary of
+  {len(trainee.columns):,} tokens
+- Licence: {origin.licence or "that of the target"}
 
 Chance that a token is accepted on kept-out prompts, by draft step, given that the steps before it
 were: greedy, and the overlap of the two distributions at temperature 1.
 
-| step | greedy, untrained | trained | overlap, untrained | trained |
+| step | greedy, untrained | greedy | overlap, untrained | overlap |
 |---|---|---|---|---|
-{chr(10).join(rows)}
+{rows}
 """

@@ -136,16 +136,18 @@ def read_outputs(file: Path) -> list[Sample]:
     """
     opener = gzip.open if file.suffix == ".gz" else open
     samples = []
+    where = str(file)
     try:
         with opener(file, "rt", encoding="utf-8") as stream:
             for number, line in enumerate(stream, 1):
+                where = f"{file}, line {number},"
                 row = json.loads(line)
                 prompt, output = list(row["prompt_ids"]), list(row["output_ids"])
                 samples.append(Sample([*prompt, *output], len(prompt), float(row["temperature"])))
     except KeyError as error:
-        raise SpecbenchError(f"{file}, line {number}, has no {error}") from error
+        raise SpecbenchError(f"{where} has no {error}") from error
     except (OSError, ValueError, TypeError) as error:
-        raise SpecbenchError(f"cannot read the outputs in {file}: {error}") from error
+        raise SpecbenchError(f"cannot read the outputs in {where}: {error}") from error
     random.Random(0).shuffle(samples)
     return samples
 

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
 from specbench.training.eagle import layer_config
 from specbench.training.trainee import Acceptance, Guess, Trainee
+from specbench.weights.quiet import quiet_transformers
 
 NUM_RARE = 1024
 """Rows outside the frequent ones that each batch draws, so that rare tokens learn to stay low."""
@@ -79,6 +80,7 @@ class DraftModelTrainee(Trainee):
         return [Guess(logits, rows, places, places)]
 
     def save(self, folder: Path) -> None:
-        copy.deepcopy(self.module).bfloat16().save_pretrained(folder)
+        with quiet_transformers():
+            copy.deepcopy(self.module).bfloat16().save_pretrained(folder)
         if self.target.tokenizer is not None:
             self.target.tokenizer.save_pretrained(folder)

@@ -87,7 +87,7 @@ def layer_config(target: LanguageModel, **changes: Any) -> LlamaConfig:
         "rope_parameters": getattr(config, "rope_parameters", None),
         "tie_word_embeddings": False,
     }
-    return LlamaConfig(**{name: value for name, value in {**fields, **changes}.items()})
+    return LlamaConfig(**(fields | changes))
 
 
 def write_config(folder: Path, config: LlamaConfig, more: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -27,6 +26,7 @@ KINDS: dict[str, type[Trainee]] = {
     kind.kind: kind for kind in (EagleTrainee, MedusaTrainee, DraftModelTrainee)
 }
 LONGEST_SAMPLE = 448
+EMBEDDED_LICENCE = "apache-2.0"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class Order:
         vocab: tokens of the draft vocabulary.
         max_new_tokens, batch_size: of the answers.
         budget: when training ends.
-        licence: of the result.
     """
 
     kind: str
@@ -58,7 +57,6 @@ class Order:
     max_new_tokens: int = 192
     batch_size: int = 48
     budget: Budget = field(default_factory=Budget)
-    licence: str = "apache-2.0"
 
 
 class Listener:
@@ -108,7 +106,7 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
             "kept_out": len(split.kept_out),
         },
         budget=asdict(order.budget),
-        licence=order.licence,
+        licence=EMBEDDED_LICENCE if order.target is None else None,
     )
     write_checkpoint(order.out, trainee, ranking, progress, origin)
     return progress
