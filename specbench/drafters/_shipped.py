@@ -1,0 +1,53 @@
+"""Which head a SPEC means: the one that it names, or the one that comes with specbench.
+
+Heads for the embedded default target lie inside the package, one folder per kind; a SPEC without
+an argument means the one of its kind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specbench.drafters.spec import DrafterSpec
+from specbench.errors import SpecbenchError
+from specbench.models.target import LanguageModel
+from specbench.weights.source import DEFAULT_NAME
+
+SHIPPED = Path(__file__).parents[1] / "_drafters" / "smollm2-135m-instruct"
+
+
+def check_head(spec: DrafterSpec) -> None:
+    """Refuse a SPEC that names no head and whose kind has none that is shipped.
+
+    Raises:
+        SpecbenchError: naming the kind.
+    """
+    if spec.argument is None and not shipped(spec.kind).is_dir():
+        raise SpecbenchError(
+            f"no {spec.kind} head comes with this version of specbench",
+            f"Write {spec.kind}:PATH with a folder or a hub name",
+        )
+    if spec.argument is not None:
+        spec.need_argument("PATH")
+
+
+def head_name(spec: DrafterSpec, target: LanguageModel) -> str:
+    """The folder or hub name of a SPEC's head.
+
+    Raises:
+        SpecbenchError: the shipped head is meant and the target is another.
+    """
+    if spec.argument is not None:
+        return spec.argument
+    if target.name != DEFAULT_NAME:
+        raise SpecbenchError(
+            f"the {spec.kind} head that comes with specbench was made for {DEFAULT_NAME}, not for"
+            f" target {target.name}",
+            f"Write {spec.kind}:PATH with a head for that target",
+        )
+    return str(shipped(spec.kind))
+
+
+def shipped(kind: str) -> Path:
+    """Where the shipped head of a kind lies, if there is one."""
+    return SHIPPED / kind

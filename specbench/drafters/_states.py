@@ -1,0 +1,197 @@
+"""Drafting with a head of one decoder layer that reads the target's states: both EAGLE kinds.
+
+Slot t of the head's own cache belongs to the pair (token t + 1, state t). So after a round the head
+has not read the pairs of the tokens that were committed in it, whose states come from the verify
+forward; what lies in their slots is from its own guesses. The next draft's first step reads these
+pairs at once, which overwrites the guesses: as many as the row that accepted most, from each row's
+own start, and of every row's output only the last that counts goes on. What a shorter row reads
+beyond lies behind its last slot, unseen until it is overwritten.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from specbench.drafters._chain import draft_chain
+from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
+from specbench.drafters.base import Draft, Drafter, Session
+from specbench.drafters.spec import DrafterSpec
+from specbench.heads.checkpoint import LoadedHead
+from specbench.models.cache import RowCache
+from specbench.models.target import LanguageModel
+from specbench.models.tree import Tree
+
+
+class StateDrafter(Drafter):
+    """Drafts by feeding a head its own outputs: a chain, sampled from it, or a tree.
+
+    Args:
+        loaded: the head and what it reads.
+        target: whose tokens and states these are.
+        ids: [V_draft] the target's id of each of the head's own, or None: they are the same.
+        size: of a tree, or None: a chain.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = TREE_OPTIONS
+
+    def __init__(
+        self, loaded: LoadedHead, target: LanguageModel, ids: Tensor | None, size: TreeSize | None
+    ) -> None:
+        self.head = loaded.head
+        self.embedding = loaded.embedding
+        self.needs_hidden_layers = tuple(sorted(set(loaded.layers)))
+        self.device = target.device
+        self.vocab_size = target.vocab_size
+        self.ids = ids
+        self.size = size
+        self.samples = size is None
+        self._notes = list(loaded.notes)
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        super().check(spec)
+        TreeSize.of(spec)
+
+    @classmethod
+    def impossible(
+        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
+    ) -> str | None:
+        size = TreeSize.of(spec)
+        return size.too_small(gamma) if size else None
+
+    @abstractmethod
+    def _features(self, hidden: dict[int, Tensor]) -> Tensor:
+        """The target's states per layer [..., H] to what is kept of them, [..., F]."""
+
+    @abstractmethod
+    def _enter(self, features: Tensor) -> Tensor:
+        """Features [B, S, F] to the states [B, S, H] that the head reads first."""
+
+    @abstractmethod
+    def _logits(self, outputs: Tensor) -> Tensor:
+        """The head's outputs [B, S, H] to logits [B, S, V_draft]."""
+
+    def most_drafted(self, gamma: int) -> int:
+        return self.size.most_drafted(gamma) if self.size else gamma
+
+    def start(self, session: Session) -> None:
+        super().start(session)
+        room = self.size.most_read(session.gamma) if self.size else 0
+        self.cache = RowCache(len(self.rows), session.capacity + room)
+        self._unread: Tensor | None = None  # [B, gamma + 1, F] features of pairs not read yet
+        self._num_unread = [1] * len(self.rows)
+
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
+        """Reads the prompt's pairs; the last one is left to the draft, as after a round."""
+        features = self._features(hidden)[None]  # [1, P, F]
+        self._keep(features[:, -1:], slice(slot, slot + 1))
+        self._num_unread[slot] = 1
+        length = features.shape[1] - 1
+        if length > 0:
+            tokens = torch.tensor([self.rows[slot].tokens[1 : length + 1]], device=self.device)
+            cache = RowCache(1, length)
+            self._read(tokens, self._enter(features[:, :-1]), [0], cache)
+            self.cache.restore(slot, cache.snapshot(0, length))
+
+    def propose(self, gamma: int) -> Draft:
+        self._lengths = self.rows.lengths
+        if self.size is None:
+            return draft_chain(self._step, gamma, self.session, self.vocab_size, self.ids)
+        return draft_tree(
+            self._tree_step, gamma, self.session, self.vocab_size, self.size, self.ids
+        )
+
+    def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
+        assert hidden is not None
+        self._keep(self._features(hidden), slice(None))
+        self._num_unread = [accepted + 1 for accepted in num_accepted]
+
+    def notes(self) -> list[str]:
+        return self._notes
+
+    def _step(self, previous: Tensor | None, index: int) -> Tensor:
+        """Read the tokens [B, 1] drafted last; returns the logits [B, V_draft] of the next."""
+        if previous is None:
+            self._outputs = self._read_unread()
+        else:
+            starts = [length - 2 + index for length in self._lengths]
+            self._outputs = self._read(previous, self._outputs, starts, self.cache)
+        return self._logits(self._outputs)[:, 0]
+
+    def _tree_step(self, tokens: Tensor | None, place: Place | None) -> Tensor:
+        """Read nodes [B, S] of the own tree; returns the logits [B, S, V_draft] after each.
+
+        The root's pair is the last one that is not a guess. ``_outputs`` holds those of all nodes.
+        """
+        if tokens is None or place is None:
+            self._outputs = self._read_unread()
+            return self._logits(self._outputs)
+        num_read, width = self._outputs.shape[1:]
+        states = self._outputs.gather(1, place.parents[..., None].expand(-1, -1, width))
+        starts = [length - 2 + num_read for length in self._lengths]
+        outputs = self._read(tokens, states, starts, self.cache, place.tree)
+        self._outputs = torch.cat([self._outputs, outputs], dim=1)
+        return self._logits(outputs)
+
+    def _keep(self, features: Tensor, slots: slice) -> None:
+        """Store features [B', S, F] of pairs that the next draft will read."""
+        if self._unread is None:
+            shape = (len(self.rows), self.session.gamma + 1, features.shape[-1])
+            self._unread = features.new_zeros(shape)
+        self._unread[slots, : features.shape[1]] = features
+
+    def _read_unread(self) -> Tensor:
+        """Read the pairs committed since the last draft; returns each row's last output [B, 1, H].
+
+        An empty slot counts as one pair, whatever a row that was there left behind.
+        """
+        assert self._unread is not None
+        slots = self.rows.slots
+        counts = [
+            count if row.active else 1 for count, row in zip(self._num_unread, slots, strict=True)
+        ]
+        width = max(counts)
+        tokens = [
+            row.tokens[-count:] + [0] * (width - count)
+            for count, row in zip(counts, slots, strict=True)
+        ]
+        starts = [length - 1 - count for length, count in zip(self._lengths, counts, strict=True)]
+        states = self._enter(self._unread[:, :width])
+        outputs = self._read(torch.tensor(tokens, device=self.device), states, starts, self.cache)
+        if width == 1:
+            return outputs
+        last = torch.tensor(counts, device=self.device)[:, None] - 1
+        return outputs[torch.arange(len(counts), device=self.device)[:, None], last]
+
+    def _read(
+        self,
+        tokens: Tensor,
+        states: Tensor,
+        starts: Sequence[int],
+        cache: RowCache,
+        tree: Tree | None = None,
+    ) -> Tensor:
+        """Read pairs of tokens [B, S] and states [B, S, H] into slots starts[b] and following.
+
+        Args:
+            tree: the pairs are of its last S nodes; else they follow one another.
+        """
+        width = tokens.shape[1]
+        extent = cache.expect(starts, width, self.device)
+        start = torch.tensor(starts, device=self.device)
+        mask: Tensor | None = None
+        if tree is None:
+            positions = start[:, None] + torch.arange(width, device=self.device)  # [B, S]
+            if width > 1 or len(set(starts)) > 1:
+                slots = torch.arange(extent, device=self.device)
+                mask = slots <= positions[:, None, :, None]  # [B, 1, S, extent]
+        else:
+            roots = start - (tree.depths.shape[1] - width)
+            positions = roots[:, None] + tree.depths[:, -width:]
+            mask = tree.visible(roots, extent, width)[:, None]
+        return self.head(self.embedding(tokens), states, positions, cache, mask)

@@ -1,0 +1,62 @@
+"""An EAGLE head on the target's last state (``eagle:PATH,vocab=8192``, a folder or a hub name).
+
+One decoder layer continues the target's states and reads its own guesses from the second draft
+token on; the target's output layer turns them into tokens. EAGLE-2 is the same head with a tree:
+``eagle:PATH,tree=60,topk=10``. (Li et al. 2024, arXiv 2401.15077 and 2406.16858.)
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from specbench.drafters._output import Output, make_output, num_bytes
+from specbench.drafters._shipped import check_head, head_name
+from specbench.drafters._states import StateDrafter
+from specbench.drafters._tree import TREE_OPTIONS, TreeSize
+from specbench.drafters.base import Host
+from specbench.drafters.spec import DrafterSpec
+from specbench.heads.checkpoint import LoadedHead, load_eagle
+from specbench.heads.eagle import EagleHead
+from specbench.models.target import LanguageModel
+
+
+class EagleDrafter(StateDrafter):
+    """Drafts with an :class:`EagleHead` and the target's output layer."""
+
+    OPTIONS = ("vocab", *TREE_OPTIONS)
+
+    def __init__(
+        self,
+        loaded: LoadedHead[EagleHead],
+        output: Output,
+        target: LanguageModel,
+        size: TreeSize | None,
+    ) -> None:
+        super().__init__(loaded, target, output.ids, size)
+        (self._layer,) = loaded.layers
+        (self._output,) = output.layers
+        self.weight_bytes = num_bytes(loaded.head) + output.weight_bytes
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        super().check(spec)
+        check_head(spec)
+        spec.integer("vocab", 1)
+
+    @classmethod
+    def build(cls, spec: DrafterSpec, host: Host) -> EagleDrafter:
+        loaded = load_eagle(head_name(spec, host.target), host.target)
+        output = make_output(spec, loaded.checkpoint, host.target, [])
+        return cls(loaded, output, host.target, TreeSize.of(spec))
+
+    def _features(self, hidden: dict[int, Tensor]) -> Tensor:
+        return hidden[self._layer]
+
+    def _enter(self, features: Tensor) -> Tensor:
+        return features
+
+    def _logits(self, outputs: Tensor) -> Tensor:
+        return self._output(outputs)
+
+
+DRAFTER = EagleDrafter

@@ -1,0 +1,105 @@
+"""Medusa heads on the target's last state (``medusa:PATH,vocab=8192``, a folder or a hub name).
+
+All tokens of a draft come from the one state of the last accepted token, each from a head of its
+own and without knowing the others, in one product with the output layer; so gamma can't exceed the
+number of heads, and a draft costs the same whatever gamma is. (Cai et al. 2024, arXiv 2401.10774;
+its "typical acceptance" is lossy and not used.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specbench.drafters._chain import draft_chain
+from specbench.drafters._output import Output, make_output, num_bytes
+from specbench.drafters._shipped import check_head, head_name, shipped
+from specbench.drafters.base import Draft, Drafter, Host, Session
+from specbench.drafters.spec import DrafterSpec
+from specbench.errors import SpecbenchError
+from specbench.heads.checkpoint import LoadedHead, count_medusa_heads, load_medusa
+from specbench.heads.medusa import MedusaHeads
+from specbench.models.target import LanguageModel
+
+
+class MedusaDrafter(Drafter):
+    """Drafts with one head per position; samples each from its own warped distribution."""
+
+    OPTIONS = ("vocab",)
+    samples = True
+
+    def __init__(
+        self, loaded: LoadedHead[MedusaHeads], output: Output, target: LanguageModel
+    ) -> None:
+        self.heads = loaded.head
+        self.output = output
+        self.vocab_size = target.vocab_size
+        self.device = target.device
+        own = sum(num_bytes(layer) for layer in self.heads.lm_heads)
+        self.weight_bytes = num_bytes(self.heads) - own + output.weight_bytes  # of a whole draft
+        self.needs_hidden_layers = loaded.layers
+        (self._layer,) = loaded.layers
+        self._notes = list(loaded.notes)
+
+    @classmethod
+    def check(cls, spec: DrafterSpec) -> None:
+        super().check(spec)
+        check_head(spec)
+        spec.integer("vocab", 1)
+
+    @classmethod
+    def impossible(
+        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
+    ) -> str | None:
+        num_heads = count_medusa_heads(spec.argument or str(shipped(spec.kind)))
+        if num_heads is None or gamma <= num_heads:
+            return None
+        return _too_long(gamma, num_heads)
+
+    @classmethod
+    def build(cls, spec: DrafterSpec, host: Host) -> MedusaDrafter:
+        loaded = load_medusa(head_name(spec, host.target), host.target)
+        output = make_output(spec, loaded.checkpoint, host.target, loaded.head.lm_heads)
+        return cls(loaded, output, host.target)
+
+    def start(self, session: Session) -> None:
+        super().start(session)
+        if session.gamma > len(self.heads):
+            raise SpecbenchError(
+                _too_long(session.gamma, len(self.heads)),
+                f"Lower --gamma to {len(self.heads)} or less",
+            )
+        self._state: Tensor | None = None  # [B, H] of the last token that has one
+
+    def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
+        last = hidden[self._layer][-1]
+        if self._state is None:
+            self._state = last.new_zeros(len(self.rows), len(last))
+        self._state[slot] = last
+
+    def propose(self, gamma: int) -> Draft:
+        assert self._state is not None
+        logits = self.output.logits(self.heads(self._state))  # [heads, B, V_draft]
+
+        def step(previous: Tensor | None, index: int) -> Tensor:
+            return logits[index]
+
+        return draft_chain(step, gamma, self.session, self.vocab_size, self.output.ids)
+
+    def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
+        assert hidden is not None
+        last = torch.tensor(num_accepted, device=self.device)
+        rows = torch.arange(len(last), device=self.device)
+        self._state = hidden[self._layer][rows, last]
+
+    def notes(self) -> list[str]:
+        return self._notes
+
+
+def _too_long(gamma: int, num_heads: int) -> str:
+    return f"gamma {gamma} is beyond the {num_heads} Medusa heads"
+
+
+DRAFTER = MedusaDrafter
