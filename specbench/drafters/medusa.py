@@ -2,12 +2,14 @@
 
 All tokens of a draft come from the one state of the last accepted token, each from a head of its
 own and without knowing the others, in one product with the output layer; so gamma can't exceed the
-number of heads, and a draft costs the same whatever gamma is. (Cai et al. 2024, arXiv 2401.10774;
-its "typical acceptance" is lossy and not used.)
+number of heads, and a draft costs the same whatever gamma is. ``tree=N`` or ``tree=FILE`` drafts a
+tree of fixed form from the best guesses of each head. (Cai et al. 2024, arXiv 2401.10774; its
+"typical acceptance" is lossy and not used.)
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +17,9 @@ from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._output import Output, make_output, num_bytes
+from specbench.drafters._shapes import draft_shape, no_shape, shape_of
 from specbench.drafters._shipped import check_head, head_name, shipped
+from specbench.drafters._tree import CHAIN
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
@@ -25,14 +29,27 @@ from specbench.models.target import LanguageModel
 
 
 class MedusaDrafter(Drafter):
-    """Drafts with one head per position; samples each from its own warped distribution."""
+    """Drafts with one head per position: a chain, each token sampled from its head's own warped
+    distribution, or a tree.
 
-    OPTIONS = ("vocab",)
-    samples = True
+    Args:
+        loaded: the heads.
+        output: one output layer for all of them, or one for each.
+        target: whose states they read.
+        spec: says which tree, if any.
+    """
+
+    OPTIONS = ("vocab", "tree")
 
     def __init__(
-        self, loaded: LoadedHead[MedusaHeads], output: Output, target: LanguageModel
+        self,
+        loaded: LoadedHead[MedusaHeads],
+        output: Output,
+        target: LanguageModel,
+        spec: DrafterSpec,
     ) -> None:
+        self.shape_at = functools.partial(shape_of, spec)  # by gamma
+        self.samples = spec.options.get("tree", CHAIN) == CHAIN
         self.heads = loaded.head
         self.output = output
         self.vocab_size = target.vocab_size
@@ -48,21 +65,26 @@ class MedusaDrafter(Drafter):
         super().check(spec)
         check_head(spec)
         spec.integer("vocab", 1)
+        no_shape(spec, 1)  # reads a file
 
     @classmethod
     def impossible(
         cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
     ) -> str | None:
         num_heads = count_medusa_heads(spec.argument or str(shipped(spec.kind)))
-        if num_heads is None or gamma <= num_heads:
-            return None
-        return _too_long(gamma, num_heads)
+        if num_heads is not None and gamma > num_heads:
+            return _too_long(gamma, num_heads)
+        return no_shape(spec, gamma)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> MedusaDrafter:
         loaded = load_medusa(head_name(spec, host.target), host.target)
         output = make_output(spec, loaded.checkpoint, host.target, loaded.head.lm_heads)
-        return cls(loaded, output, host.target)
+        return cls(loaded, output, host.target, spec)
+
+    def most_drafted(self, gamma: int) -> int:
+        shape = self.shape_at(gamma)
+        return len(shape.paths) if shape else gamma
 
     def start(self, session: Session) -> None:
         super().start(session)
@@ -82,6 +104,10 @@ class MedusaDrafter(Drafter):
     def propose(self, gamma: int) -> Draft:
         assert self._state is not None
         logits = self.output.logits(self.heads(self._state))  # [heads, B, V_draft]
+        shape = self.shape_at(gamma)
+        if shape is not None:
+            levels = logits[:gamma].transpose(0, 1)
+            return draft_shape(levels, shape, self.session, self.vocab_size, self.output.ids)
 
         def step(previous: Tensor | None, index: int) -> Tensor:
             return logits[index]
