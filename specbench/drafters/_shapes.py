@@ -3,8 +3,8 @@
 A node is named by its path: (0, 2) is the third best guess of the second level below the best guess
 of the first. Guesses of a level are the same whatever stands above them, so the form can be fixed
 before anything is drafted (Cai et al. 2024, arXiv 2401.10774). ``tree=N`` takes the form that is
-best if guesses are right as often as CHANCES says; ``tree=FILE`` reads one: a JSON list of paths, or
-a path per line, numbers apart by commas or spaces.
+best if guesses are right as often as CHANCES says. ``tree=FILE`` reads one: a JSON list of paths,
+or a path per line, its numbers apart by commas or spaces.
 
 >>> best_shape(2, 4).paths
 ((0,), (1,), (0, 0), (0, 1))
