@@ -97,7 +97,7 @@ def load_eagle(name: str, target: LanguageModel) -> LoadedHead[EagleHead]:
     config.bias = checkpoint.config.get("bias", True)
     require_equal(checkpoint, target, "hidden_size", config.hidden_size, _state_size(target))
     head = EagleHead(config)
-    embedding, tensors = embedding_of(checkpoint, target)
+    embedding, tensors = embedding_of(checkpoint, target, config.hidden_size)
     fill(head, checkpoint, tensors, target)
     layers = (target.config.num_hidden_layers,)
     return LoadedHead(head, checkpoint, embedding, None, layers, notes)
@@ -114,9 +114,7 @@ def load_eagle3(name: str, target: LanguageModel) -> LoadedHead[Eagle3Head]:
     config.target_hidden_size = target.config.hidden_size
     config.norm_before_residual = bool(checkpoint.config.get("norm_before_residual", False))
     layers = _feature_layers(checkpoint, target)
-    embedding, tensors = embedding_of(checkpoint, target)
-    width = embedding.weight.shape[1]
-    require_equal(checkpoint, target, "hidden_size", config.hidden_size, width)
+    embedding, tensors = embedding_of(checkpoint, target, config.hidden_size)
     offsets, mapped = tensors.pop("d2t", None), tensors.pop("t2d", None)
     own = tensors.get("lm_head.weight")
     size = checkpoint.integer("draft_vocab_size") or (

@@ -71,18 +71,23 @@ def require_equal(
 
 
 def embedding_of(
-    checkpoint: Checkpoint, target: LanguageModel
+    checkpoint: Checkpoint, target: LanguageModel, hidden_size: int
 ) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Token embeddings, the checkpoint's own where they differ, and the tensors without them."""
+    """Token embeddings, the checkpoint's own where they differ, and the tensors without them.
+
+    Raises:
+        SpecbenchError: they are not ``hidden_size`` wide, or of other ids than the target's.
+    """
     tensors = dict(checkpoint.tensors)
     ours = target.model.get_input_embeddings()
     theirs = tensors.pop("embed_tokens.weight", None)
     if theirs is None:
+        require_equal(checkpoint, target, "hidden_size", hidden_size, ours.weight.shape[1])
         return ours, tensors
-    if theirs.dim() != 2 or len(theirs) != target.vocab_size:
+    if tuple(theirs.shape) != (target.vocab_size, hidden_size):
         raise SpecbenchError(
-            f"tensor 'embed_tokens.weight' of {checkpoint.name!r} is {list(theirs.shape)} and"
-            f" target {target.name} has embeddings {list(ours.weight.shape)}",
+            f"tensor 'embed_tokens.weight' of {checkpoint.name!r} is {list(theirs.shape)}; its"
+            f" config.json and target {target.name} make it {[target.vocab_size, hidden_size]}",
             made_for(checkpoint),
         )
     theirs = theirs.to(target.device, target.dtype)
