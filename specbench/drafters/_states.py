@@ -17,6 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from specbench.drafters._adaptive import AUTO_NOTE, AUTO_OPTIONS, StopRule
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
 from specbench.drafters.base import Draft, Drafter, Session
@@ -34,28 +35,37 @@ class StateDrafter(Drafter):
         loaded: the head and what it reads.
         target: whose tokens and states these are.
         ids: [V_draft] the target's id of each of the head's own, or None: they are the same.
-        size: of a tree, or None: a chain.
+        spec: says which tree, if any, or when a chain ends.
+        weight_bytes: that a draft step reads.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = TREE_OPTIONS
+    OPTIONS: ClassVar[tuple[str, ...]] = (*TREE_OPTIONS, *AUTO_OPTIONS)
 
     def __init__(
-        self, loaded: LoadedHead, target: LanguageModel, ids: Tensor | None, size: TreeSize | None
+        self,
+        loaded: LoadedHead,
+        target: LanguageModel,
+        ids: Tensor | None,
+        spec: DrafterSpec,
+        weight_bytes: int,
     ) -> None:
+        self.weight_bytes = weight_bytes
         self.head = loaded.head
         self.embedding = loaded.embedding
         self.needs_hidden_layers = tuple(sorted(set(loaded.layers)))
         self.device = target.device
         self.vocab_size = target.vocab_size
         self.ids = ids
-        self.size = size
-        self.samples = size is None
-        self._notes = list(loaded.notes)
+        self.size = TreeSize.of(spec)
+        self.stop = StopRule.of(spec, weight_bytes / target.weight_bytes)
+        self.samples = self.size is None
+        self._notes = [*loaded.notes, *([AUTO_NOTE] if self.stop else [])]
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         TreeSize.of(spec)
+        StopRule.of(spec, 1.0)
 
     @classmethod
     def impossible(
@@ -85,6 +95,8 @@ class StateDrafter(Drafter):
         self.cache = RowCache(len(self.rows), session.capacity + room)
         self._unread: Tensor | None = None  # [B, gamma + 1, F] features of pairs not read yet
         self._num_unread = [1] * len(self.rows)
+        if self.stop is not None:
+            self.stop.reset()
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         """Reads the prompt's pairs; the last one is left to the draft, as after a round."""
@@ -101,13 +113,17 @@ class StateDrafter(Drafter):
     def propose(self, gamma: int) -> Draft:
         self._lengths = self.rows.lengths
         if self.size is None:
-            return draft_chain(self._step, gamma, self.session, self.vocab_size, self.ids)
+            return draft_chain(
+                self._step, gamma, self.session, self.vocab_size, self.ids, self.stop
+            )
         return draft_tree(
             self._tree_step, gamma, self.session, self.vocab_size, self.size, self.ids
         )
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
         assert hidden is not None
+        if self.stop is not None:
+            self.stop.learn(num_accepted)
         self._keep(self._features(hidden), slice(None))
         self._num_unread = [accepted + 1 for accepted in num_accepted]
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from specbench.drafters._output import Output, make_output, num_bytes
 from specbench.drafters._shipped import check_head, head_name
 from specbench.drafters._states import StateDrafter
-from specbench.drafters._tree import TREE_OPTIONS, TreeSize
 from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead, load_eagle
@@ -23,19 +22,19 @@ from specbench.models.target import LanguageModel
 class EagleDrafter(StateDrafter):
     """Drafts with an :class:`EagleHead` and the target's output layer."""
 
-    OPTIONS = ("vocab", *TREE_OPTIONS)
+    OPTIONS = ("vocab", *StateDrafter.OPTIONS)
 
     def __init__(
         self,
         loaded: LoadedHead[EagleHead],
         output: Output,
         target: LanguageModel,
-        size: TreeSize | None,
+        spec: DrafterSpec,
     ) -> None:
-        super().__init__(loaded, target, output.ids, size)
+        weight_bytes = num_bytes(loaded.head) + output.weight_bytes
+        super().__init__(loaded, target, output.ids, spec, weight_bytes)
         (self._layer,) = loaded.layers
         (self._output,) = output.layers
-        self.weight_bytes = num_bytes(loaded.head) + output.weight_bytes
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
@@ -47,7 +46,7 @@ class EagleDrafter(StateDrafter):
     def build(cls, spec: DrafterSpec, host: Host) -> EagleDrafter:
         loaded = load_eagle(head_name(spec, host.target), host.target)
         output = make_output(spec, loaded.checkpoint, host.target, [])
-        return cls(loaded, output, host.target, TreeSize.of(spec))
+        return cls(loaded, output, host.target, spec)
 
     def _features(self, hidden: dict[int, Tensor]) -> Tensor:
         return hidden[self._layer]

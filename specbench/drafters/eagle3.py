@@ -13,7 +13,6 @@ from torch import Tensor
 from specbench.drafters._output import num_bytes
 from specbench.drafters._shipped import check_head, head_name
 from specbench.drafters._states import StateDrafter
-from specbench.drafters._tree import TreeSize
 from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead, load_eagle3
@@ -25,11 +24,10 @@ class Eagle3Drafter(StateDrafter):
     """Drafts with an :class:`Eagle3Head`."""
 
     def __init__(
-        self, loaded: LoadedHead[Eagle3Head], target: LanguageModel, size: TreeSize | None
+        self, loaded: LoadedHead[Eagle3Head], target: LanguageModel, spec: DrafterSpec
     ) -> None:
-        super().__init__(loaded, target, loaded.ids, size)
+        super().__init__(loaded, target, loaded.ids, spec, num_bytes(loaded.head))
         self._layers = loaded.layers
-        self.weight_bytes = num_bytes(loaded.head)
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
@@ -39,7 +37,7 @@ class Eagle3Drafter(StateDrafter):
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> Eagle3Drafter:
         loaded = load_eagle3(head_name(spec, host.target), host.target)
-        return cls(loaded, host.target, TreeSize.of(spec))
+        return cls(loaded, host.target, spec)
 
     def _features(self, hidden: dict[int, Tensor]) -> Tensor:
         return torch.cat([hidden[layer] for layer in self._layers], dim=-1)

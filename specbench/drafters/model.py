@@ -2,7 +2,8 @@
 
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
-on a hole. With ``tree=N`` it drafts a tree of N nodes, and reads all accepted tokens once more.
+on a hole. With ``tree=N`` it drafts a tree of N nodes, and reads all accepted tokens once more;
+with ``gamma=auto`` a chain that ends where the next token would not pay.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from specbench.drafters._adaptive import AUTO_NOTE, AUTO_OPTIONS, StopRule
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
 from specbench.drafters.base import Draft, Drafter, Host, Session
@@ -25,15 +27,20 @@ class ModelDrafter(Drafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
     the nodes of a tree."""
 
-    OPTIONS = TREE_OPTIONS
+    OPTIONS = (*TREE_OPTIONS, *AUTO_OPTIONS)
     samples = True
 
     def __init__(
-        self, model: LanguageModel, target: LanguageModel, size: TreeSize | None = None
+        self,
+        model: LanguageModel,
+        target: LanguageModel,
+        size: TreeSize | None = None,
+        stop: StopRule | None = None,
     ) -> None:
         require_same_vocabulary(target, model)
         self.model = model
         self.size = size
+        self.stop = stop
         self.samples = size is None
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
@@ -44,6 +51,7 @@ class ModelDrafter(Drafter):
         super().check(spec)
         spec.need_argument("NAME")
         TreeSize.of(spec)
+        StopRule.of(spec, 1.0)
 
     @classmethod
     def impossible(
@@ -54,7 +62,9 @@ class ModelDrafter(Drafter):
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
-        return cls(host.load(spec.need_argument("NAME")), host.target, TreeSize.of(spec))
+        model = host.load(spec.need_argument("NAME"))
+        stop = StopRule.of(spec, model.weight_bytes / host.target.weight_bytes)
+        return cls(model, host.target, TreeSize.of(spec), stop)
 
     def most_drafted(self, gamma: int) -> int:
         return self.size.most_drafted(gamma) if self.size else gamma
@@ -71,6 +81,8 @@ class ModelDrafter(Drafter):
         self.cache = self.model.new_cache(len(self.rows), session.capacity + room)
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
+        if self.stop is not None:
+            self.stop.reset()
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         row = self.rows[slot]
@@ -81,7 +93,6 @@ class ModelDrafter(Drafter):
         self._cached[slot] = len(prompt)
 
     def propose(self, gamma: int) -> Draft:
-        self._drafted = gamma
         self._lengths_at_draft = lengths = self.rows.lengths
         if self.size is not None:
             return draft_tree(self._tree_step, gamma, self.session, self.vocab_size, self.size)
@@ -92,14 +103,21 @@ class ModelDrafter(Drafter):
             starts = [n + index - 1 for n in lengths]
             return self.model.forward(previous, self.cache, starts, last_only=True).logits[:, -1]
 
-        return draft_chain(step, gamma, self.session, self.vocab_size)
+        draft = draft_chain(step, gamma, self.session, self.vocab_size, stop=self.stop)
+        self._drafted = draft.tokens.shape[1]
+        return draft
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
+        if self.stop is not None:
+            self.stop.learn(num_accepted)
         for slot, accepted in enumerate(num_accepted):
             read = min(accepted, self._drafted - 1)  # the last drafted token was never read
             if self.size is not None:
                 read = 0  # what was read of a tree does not lie in the text's order
             self._cached[slot] = self._lengths_at_draft[slot] + read
+
+    def notes(self) -> list[str]:
+        return [] if self.stop is None else [AUTO_NOTE]
 
     def _read_root(self) -> Tensor:
         """Read what is committed and not read yet; returns the logits [B, V] after the last token.

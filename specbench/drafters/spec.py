@@ -13,6 +13,7 @@ DrafterSpec(kind='ngram', argument=None, options={'max': '3'}, text='ngram,max=3
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -70,6 +71,22 @@ class DrafterSpec:
                 f"Write for example {self.kind},{key}={max(default, minimum)}",
             )
         return int(text)
+
+    def number(self, key: str, default: float) -> float:
+        """An option as a positive number."""
+        text = self.options.get(key)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise SpecbenchError(
+                f"drafter {self.text!r}: {key}={text} is not a positive number",
+                f"Write for example {self.kind},{key}=0.1",
+            )
+        return value
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
         """An option as one of ``choices``, the first being the default."""
