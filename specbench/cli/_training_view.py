@@ -8,13 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from specbench.training.checkpoint import format_rate
 from specbench.training.session import Listener
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from specbench.training.loop import Progress
+    from specbench.training.state import Progress
 
 _LINE_EVERY_S = 60.0
 
@@ -68,7 +69,7 @@ class TrainingView(Listener):
         if len(progress.checks) > self._checks:
             self._checks = len(progress.checks)
             self.message(check_line(progress))
-        self._show(f"training: step {progress.step}, loss {progress.loss:.3f}", share)
+        self._show(f"training: step {progress.step}, loss {progress.loss or 0.0:.3f}", share)
 
     def message(self, text: str) -> None:
         if self._bar is not None:
@@ -89,6 +90,6 @@ class TrainingView(Listener):
 def check_line(progress: Progress) -> str:
     """Kept-out acceptance by draft step, as of the last check."""
     check = progress.checks[-1]
-    greedy = " ".join(f"{rate:.3f}" for rate in check["greedy"])
-    overlap = " ".join(f"{rate:.3f}" for rate in check["overlap"])
+    greedy = " ".join(map(format_rate, check["greedy"]))
+    overlap = " ".join(map(format_rate, check["overlap"]))
     return f"step {check['step']}: kept-out acceptance greedy {greedy}, overlap at T = 1 {overlap}"

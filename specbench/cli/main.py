@@ -5,7 +5,7 @@ ending                    code  what is printed on stderr
 ========================  ====  =================================================================
 done                      0     nothing
 the user's mistake        2     ``error: what was wrong, the value. The way out`` (one line)
-Ctrl-C                    130   ``interrupted`` and, for ``run``, how to go on
+Ctrl-C                    130   ``interrupted``, and how to go on
 the reader closed a pipe  1     nothing
 a bug                     1     the traceback, then one line that asks for a report
 ========================  ====  =================================================================
@@ -164,6 +164,8 @@ def _interrupted_text(words: Sequence[str]) -> str:
         return (
             "interrupted. Finished cells are kept: type the same command again to go on from there"
         )
+    if "train-drafter" in words[:1]:
+        return "interrupted. Answers and training are kept: type the same command again to go on"
     return "interrupted"
 
 

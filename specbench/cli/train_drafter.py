@@ -4,7 +4,7 @@
     specbench train-drafter --kind medusa --target ORG/NAME --corpus answers --out my-medusa
     specbench run --drafter eagle:my-eagle
 
-The target answers a few thousand prompts first; that corpus is kept and serves every kind. A call
+The target answers some thousand prompts first; that corpus is kept and serves every kind. A call
 that was interrupted goes on where it was when it is typed again.
 """
 
@@ -15,9 +15,11 @@ from typing import Annotated
 
 import typer
 
+DEFAULT_MINUTES = 20.0
+
 
 def train_drafter(
-    kind: Annotated[str, typer.Option(metavar="KIND", help="eagle, medusa or model.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help="eagle, eagle3, medusa or model.")],
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder of the checkpoint; it must not hold one.")
     ],
@@ -54,11 +56,16 @@ def train_drafter(
         int, typer.Option(min=1, metavar="K", help="Frequent tokens that can be drafted.")
     ] = 4096,
     minutes: Annotated[
-        float, typer.Option(min=0.0, metavar="M", help="Time to train, without the collecting.")
-    ] = 20.0,
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="M",
+            help="Time to train, without the collecting; parts of an interrupted training are "
+            "added up. Default: 20, or no limit where --steps is given.",
+        ),
+    ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Stop after so many steps, whatever the time."),
+        int | None, typer.Option(min=1, metavar="N", help="Stop after so many steps.")
     ] = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=2, metavar="N", help="Longest answer that is collected.")
@@ -67,17 +74,21 @@ def train_drafter(
         int, typer.Option(min=1, metavar="N", help="Answers that are collected at once.")
     ] = 48,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything.")] = 0,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")
+    ] = "auto",
     threads: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="CPU threads. Default: all.")
     ] = None,
 ) -> None:
-    """Train a drafter (EAGLE or Medusa heads, a draft model) for a target.
+    """Train a drafter (EAGLE, EAGLE-3 or Medusa heads, a draft model) for a target.
 
     Learns from the target's own answers, measures acceptance on kept-out prompts as it goes, and
     writes a checkpoint that specbench run takes.
     """
     from specbench.cli._training_view import TrainingView, check_line
     from specbench.errors import SpecbenchError
+    from specbench.measure.device import set_threads
     from specbench.training.loop import Budget
     from specbench.training.prompts import PROMPTS_FILE
     from specbench.training.session import KINDS, Order
@@ -86,10 +97,9 @@ def train_drafter(
 
     if kind not in KINDS:
         raise SpecbenchError(f"--kind {kind!r} is unknown", f"Choose {', '.join(sorted(KINDS))}")
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
+    set_threads(threads)
+    if minutes is None and steps is None:
+        minutes = DEFAULT_MINUTES
     short = Path(target or "SmolLM2-135M-Instruct").name
     order = Order(
         kind=kind,
@@ -102,6 +112,7 @@ def train_drafter(
         vocab=vocab,
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
+        device=device,
         budget=Budget(minutes=minutes, steps=steps, seed=seed),
     )
     with TrainingView() as view:

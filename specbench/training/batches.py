@@ -14,6 +14,7 @@ from specbench.errors import SpecbenchError
 from specbench.training.corpus import Corpus, Sample
 
 _KEPT_OUT_SHARE = 25  # one prompt in so many
+_CHECKED_TOKENS = 4_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ class Batch:
     states: dict[int, Tensor]
     is_answer: Tensor
     temperatures: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device."""
+        return Batch(
+            self.tokens.to(device),
+            {layer: states.to(device) for layer, states in self.states.items()},
+            self.is_answer.to(device),
+            self.temperatures.to(device),
+        )
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,18 @@ class Split:
                 "Raise --tokens",
             )
         return split
+
+    @property
+    def checked(self) -> list[Sample]:
+        """The kept-out answers that acceptance is measured on: some thousand tokens, from all."""
+        drawn = list(self.kept_out)
+        random.Random(0).shuffle(drawn)
+        tokens = 0
+        for count, sample in enumerate(drawn, 1):
+            tokens += len(sample.answer)
+            if tokens > _CHECKED_TOKENS:
+                return drawn[:count]
+        return drawn
 
 
 def training_batches(

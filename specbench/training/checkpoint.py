@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specbench.training.loop import Progress
+from specbench.errors import SpecbenchError
+from specbench.heads.files import RANKING
+from specbench.training.state import Progress
 from specbench.training.trainee import Trainee
 
-RANKING_FILE = "token_ranking.safetensors"
+MARK = "config.json"
+"""A folder that has it holds a checkpoint: it is the last file that gets there."""
 _LONGEST_RANKING = 16384
 
 
@@ -24,7 +29,7 @@ class Origin:
 
     Attributes:
         target: name, source and hash of the target.
-        corpus: number of samples and of answer tokens, of which kept out.
+        corpus: number of samples, of answer tokens, of samples kept out, of those measured on.
         budget: minutes, steps, seed.
         licence: of the target, and so of the weights; None where it is not known.
     """
@@ -38,7 +43,7 @@ class Origin:
 def write_checkpoint(
     folder: Path, trainee: Trainee, ranking: Tensor, progress: Progress, origin: Origin
 ) -> None:
-    """Weights, config, ranking, history of the training, and a card for people.
+    """Weights, config, ranking, history of the training, and a card for people; all or nothing.
 
     Args:
         folder: exists.
@@ -46,11 +51,10 @@ def write_checkpoint(
         ranking: [V] ids, most frequent in the target's output first.
         progress: of the finished training.
         origin: for the card.
+
+    Raises:
+        SpecbenchError: the disk is full, or the folder cannot be written.
     """
-    trainee.save(folder)
-    if trainee.kind != "model":
-        ids = ranking[:_LONGEST_RANKING].to(torch.int32).contiguous()
-        save_file({"ranking": ids}, folder / RANKING_FILE, {"format": "pt"})
     facts = {
         "kind": trainee.kind,
         "target": origin.target,
@@ -62,23 +66,37 @@ def write_checkpoint(
         "parameters": sum(p.numel() for p in trainee.module.parameters()),
         "checks": progress.checks,
     }
-    (folder / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(_card(trainee, facts, origin), encoding="utf-8")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".unfinished-") as name:
+            part = Path(name)
+            trainee.save(part)
+            if trainee.uses_ranking:
+                ids = ranking[: max(_LONGEST_RANKING, len(trainee.columns))]
+                tensor = ids.to(torch.int32).contiguous()
+                save_file({"ranking": tensor}, part / RANKING, {"format": "pt"})
+            _write(part / "training.json", json.dumps(facts, indent=1) + "\n")
+            _write(part / "README.md", _card(trainee, facts, origin))
+            for file in sorted(part.iterdir(), key=lambda file: (file.name == MARK, file.name)):
+                file.replace(folder / file.name)
+    except (OSError, SafetensorError) as error:
+        raise SpecbenchError(
+            f"cannot write the checkpoint to {folder}: {error}",
+            "Make room and type the same command again: the training itself is kept",
+        ) from error
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
 
 
 def _card(trainee: Trainee, facts: dict[str, Any], origin: Origin) -> str:
     corpus, name = origin.corpus, origin.target.get("name")
     front = f"license: {origin.licence}\n" if origin.licence else ""
-    columns = [
-        column
-        for check in (facts["checks"][0], facts["checks"][-1])
-        for column in (check["greedy"], check["overlap"])
-    ]
+    first, last = facts["checks"][0], facts["checks"][-1]
+    columns = [check[what] for what in ("greedy", "overlap") for check in (first, last)]
     rows = "\n".join(
-        f"| {step} | {greedy_before:.3f} | {greedy:.3f} | {overlap_before:.3f} | {overlap:.3f} |"
-        for step, (greedy_before, overlap_before, greedy, overlap) in enumerate(
-            zip(*columns, strict=True), 1
-        )
+        f"| {step} | {' | '.join(map(format_rate, rates))} |"
+        for step, rates in enumerate(zip(*columns, strict=True), 1)
     )
     return f"""---
 {front}base_model: {name}
@@ -98,9 +116,15 @@ Proposes tokens for speculative decoding with this target; trained with `specben
 - Licence: {origin.licence or "that of the target"}
 
 Chance that a token is accepted on kept-out prompts, by draft step, given that the steps before it
-were: greedy, and the overlap of the two distributions at temperature 1.
+were: greedy, and the overlap of the two distributions at temperature 1. Measured on
+{corpus["checked"]} of the kept-out answers, with the weights as they are saved.
 
 | step | greedy, untrained | greedy | overlap, untrained | overlap |
 |---|---|---|---|---|
 {rows}
 """
+
+
+def format_rate(rate: float | None) -> str:
+    """A chance with three digits, ``-`` where there is none."""
+    return "-" if rate is None else f"{rate:.3f}"

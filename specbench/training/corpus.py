@@ -76,8 +76,10 @@ class Corpus:
                 found = json.loads(note.read_text(encoding="utf-8"))
                 _refuse_other(folder, found, about)
             else:
-                note.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        except (OSError, ValueError) as error:
+                partial = note.with_suffix(f".{os.getpid()}.partial")
+                partial.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+                partial.replace(note)
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise SpecbenchError(f"cannot use the corpus folder {folder}: {error}") from error
 
     def shards(self) -> list[Path]:
@@ -88,7 +90,11 @@ class Corpus:
         return self.folder / f"shard-{name}.safetensors"
 
     def write(self, name: str, samples: Sequence[Sample]) -> None:
-        """Write a shard, whole or not at all."""
+        """Write a shard, whole or not at all.
+
+        Raises:
+            SpecbenchError: the disk is full, or the folder cannot be written.
+        """
         tensors = {
             "tokens": torch.tensor([t for s in samples for t in s.tokens], dtype=torch.int32),
             "lengths": torch.tensor([len(s.tokens) for s in samples], dtype=torch.int32),
@@ -97,11 +103,19 @@ class Corpus:
         }
         for layer in samples[0].states:
             states = torch.cat([s.states[layer] for s in samples])
-            tensors[f"{_STATE}{layer}"] = states.half().contiguous()
+            tensors[f"{_STATE}{layer}"] = as_stored(states).contiguous()
         path = self.shard(name)
         partial = path.with_suffix(f".{os.getpid()}.partial")
-        save_file(tensors, partial)
-        partial.replace(path)
+        try:
+            save_file(tensors, partial)
+            partial.replace(path)
+        except (OSError, SafetensorError) as error:
+            raise SpecbenchError(
+                f"cannot write {path}: {error}",
+                "Make room and type the same command again: finished shards are kept",
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
 
     def samples(self, layers: Sequence[int] = (), paths: Sequence[Path] = ()) -> Iterator[Sample]:
         """All samples of the given shards (default: all), with the states of ``layers``.
@@ -112,7 +126,7 @@ class Corpus:
         for path in paths or self.shards():
             try:
                 yield from _read(path, layers)
-            except (OSError, SafetensorError) as error:
+            except (OSError, SafetensorError, ValueError) as error:
                 raise SpecbenchError(
                     f"cannot read {path}: {error}", "Delete it; it is made again"
                 ) from error
@@ -125,14 +139,24 @@ class Corpus:
         return counts
 
 
+def as_stored(states: Tensor) -> Tensor:
+    """States as a corpus keeps them: float16 on the CPU. Some targets' exceed its range."""
+    limit = torch.finfo(torch.float16).max
+    return states.clamp(-limit, limit).half().cpu()
+
+
 def read_outputs(file: Path) -> list[Sample]:
     """Answers collected elsewhere: JSON lines with prompt_ids, output_ids and temperature.
 
     Args:
         file: ``.jsonl`` or ``.jsonl.gz``.
 
+    Returns:
+        Samples without states, in an order of chance that is always the same; empty answers are
+        left out.
+
     Raises:
-        SpecbenchError: unreadable, or a line lacks one of the three.
+        SpecbenchError: unreadable, or a line lacks one of the three or is no sample.
     """
     opener = gzip.open if file.suffix == ".gz" else open
     samples = []
@@ -142,14 +166,27 @@ def read_outputs(file: Path) -> list[Sample]:
             for number, line in enumerate(stream, 1):
                 where = f"{file}, line {number},"
                 row = json.loads(line)
-                prompt, output = list(row["prompt_ids"]), list(row["output_ids"])
-                samples.append(Sample([*prompt, *output], len(prompt), float(row["temperature"])))
+                prompt, output = _ids(row["prompt_ids"]), _ids(row["output_ids"])
+                if not prompt:
+                    raise ValueError("an empty prompt")
+                if output:
+                    temperature = float(row["temperature"])
+                    samples.append(Sample([*prompt, *output], len(prompt), temperature))
     except KeyError as error:
         raise SpecbenchError(f"{where} has no {error}") from error
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, EOFError, ValueError, TypeError) as error:
+        where = where.removesuffix(",")
         raise SpecbenchError(f"cannot read the outputs in {where}: {error}") from error
+    if not samples:
+        raise SpecbenchError(f"there is no answer in {file}")
     random.Random(0).shuffle(samples)
     return samples
+
+
+def _ids(values: Any) -> list[int]:
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise TypeError(f"{str(values)[:40]} is no list of token ids")
+    return values
 
 
 def _read(path: Path, layers: Sequence[int]) -> Iterator[Sample]:
@@ -166,6 +203,9 @@ def _read(path: Path, layers: Sequence[int]) -> Iterator[Sample]:
         prompt_lengths = shard.get_tensor("prompt_lengths").tolist()
         temperatures = shard.get_tensor("temperatures").tolist()
         states = {layer: shard.get_tensor(f"{_STATE}{layer}") for layer in layers}
+    num_states = sum(lengths) - len(lengths)
+    if len(tokens) != sum(lengths) or any(len(t) != num_states for t in states.values()):
+        raise ValueError("its lengths do not fit its tokens and states")
     begin = state_begin = 0
     for length, prompt_length, temperature in zip(
         lengths, prompt_lengths, temperatures, strict=True
@@ -182,8 +222,12 @@ def _read(path: Path, layers: Sequence[int]) -> Iterator[Sample]:
 
 def _refuse_other(folder: Path, found: dict[str, Any], about: dict[str, Any]) -> None:
     for key, value in about.items():
-        if found.get(key) != value:
+        theirs = found.get(key, value)
+        same = theirs == value
+        if key == "target":  # a folder goes by many names; where it is known, its hash decides
+            same = Path(theirs).name == Path(value).name
+        if not same:
             raise SpecbenchError(
-                f"the corpus {folder} was made with {key} = {found.get(key)!r}, not {value!r}",
+                f"the corpus {folder} was made with {key} = {theirs!r}, not {value!r}",
                 "Use another --corpus, or the options it was made with",
             )

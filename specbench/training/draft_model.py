@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM
 
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
-from specbench.training.eagle import layer_config
+from specbench.training.head_files import layer_config
 from specbench.training.trainee import Acceptance, Guess, Trainee
 from specbench.weights.quiet import quiet_transformers
 
@@ -31,10 +31,11 @@ class DraftModelTrainee(Trainee):
     kind = "model"
     num_steps = 1
     num_layers = 4
+    uses_ranking = False
 
     def __init__(self, target: LanguageModel, ids: Tensor) -> None:
         super().__init__(target, ids)
-        size = max(16, target.config.hidden_size // 3 // 16 * 16)
+        size = max(16, target.config.hidden_size // 3 // 16 * 16)  # d
         heads = max(1, size // 48)
         while size % heads or (size // heads) % 2:
             heads -= 1
@@ -50,21 +51,21 @@ class DraftModelTrainee(Trainee):
             eos_token_id=target.config.eos_token_id,
             pad_token_id=target.config.pad_token_id,
         )
-        self.module = LlamaForCausalLM(config)
+        self.module = LlamaForCausalLM(config).to(self.device)
         with torch.no_grad():
             left, values, _ = torch.svd_lowrank(self.head, q=size, niter=4)
             factor = left * values.sqrt()
             self.module.get_input_embeddings().weight.copy_(factor / factor.std() * 0.5)
         self.module.model.norm.weight.data.fill_(size**-0.5 * 4)
-        self._frequent = ids
+        self._frequent = self.columns
         is_rare = torch.ones(len(self.head), dtype=torch.bool)
-        is_rare[ids] = False
+        is_rare[ids.cpu()] = False
         self._rare = is_rare.nonzero().squeeze(1)
 
     def loss(self, batch: Batch) -> Tensor:
         """Over the frequent tokens and a draw of the rare ones."""
         drawn = self._rare[torch.randperm(len(self._rare))[:NUM_RARE]]
-        self.use_columns(torch.cat((self._frequent, drawn)))
+        self.use_columns(torch.cat((self._frequent, drawn.to(self.device))))
         return super().loss(batch)
 
     def acceptance(self, batches: Sequence[Batch]) -> Acceptance:
@@ -73,11 +74,10 @@ class DraftModelTrainee(Trainee):
 
     def guesses(self, batch: Batch) -> list[Guess]:
         outputs = self.module.model(input_ids=batch.tokens[:, :-1], use_cache=False)
-        # place t guesses token t + 1
-        rows, places = batch.is_answer[:, 1:].nonzero(as_tuple=True)
+        rows, starts = self.drafts(batch, 1)
         weight = self.module.get_output_embeddings().weight
-        logits = outputs.last_hidden_state[rows, places] @ weight[self.columns].T
-        return [Guess(logits, rows, places, places)]
+        logits = outputs.last_hidden_state[rows, starts + 1] @ weight[self.columns].T
+        return [Guess(logits, rows, starts)]
 
     def save(self, folder: Path) -> None:
         with quiet_transformers():

@@ -1,26 +1,27 @@
 """The training loop: steps until the time or their number is used up, resumable, seeded.
 
 Every two minutes the acceptance on kept-out prompts is measured and the whole state saved, so that
-a killed training goes on where it was. With a number of steps the result depends on the seed alone,
-up to rounding; with minutes it also depends on the machine.
+a killed training goes on where it was. With a number of steps and no limit of time the result
+depends on the seed alone, up to rounding; else it also depends on the machine.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from specbench.errors import SpecbenchError
-from specbench.training.batches import Batch, Split, padded, training_batches
-from specbench.training.trainee import Acceptance, Trainee
+from specbench.training.batches import Split, padded, training_batches
+from specbench.training.interruption import Interruption
+from specbench.training.state import Progress, load_state, save_state
+from specbench.training.trainee import Trainee
 
 _WARM_UP_SHARE = 0.03
-_KEPT_OUT_TOKENS = 3_000
 
 
 @dataclass(frozen=True)
@@ -45,32 +46,10 @@ class Budget:
         """How much of the budget is used, 0 to 1."""
         used = [0.0]
         if self.minutes is not None:
-            used.append(seconds / (60 * self.minutes))
+            used.append(seconds / (60 * self.minutes) if self.minutes else 1.0)
         if self.steps is not None:
             used.append(step / self.steps)
         return min(1.0, max(used))
-
-
-@dataclass
-class Progress:
-    """Where a training is.
-
-    Attributes:
-        step: optimizer steps done.
-        seconds: spent in them.
-        loss: running mean of the training loss.
-        checks: kept-out acceptance so far, the untrained module's first.
-    """
-
-    step: int = 0
-    seconds: float = 0.0
-    loss: float = float("nan")
-    checks: list[dict[str, Any]] = field(default_factory=list)
-
-    def note(self, acceptance: Acceptance) -> None:
-        self.checks.append(
-            {"step": self.step, "seconds": self.seconds, "loss": self.loss, **asdict(acceptance)}
-        )
 
 
 def train(
@@ -80,53 +59,72 @@ def train(
     budget: Budget,
     report: Callable[[Progress, float], None] = lambda progress, share: None,
 ) -> Progress:
-    """Train a module in place.
+    """Train a module in place; it ends up with weights that bfloat16 can hold, as they are saved.
 
     Args:
         trainee: what is trained.
         split: training and kept-out samples.
-        folder: keeps the state of an unfinished training.
+        folder: keeps the state of a training whose checkpoint is not written yet.
         budget: when to end.
         report: is told the progress and the share of the budget after every step.
 
+    Returns:
+        The progress, whose last check is of the weights as they are saved.
+
     Raises:
-        SpecbenchError: the folder holds the state of another training.
+        SpecbenchError: the folder holds the state of another training, or cannot be written.
+        KeyboardInterrupt: after Ctrl-C, when the state is saved.
     """
-    kept_out = _kept_out(split)
+    kept_out = [padded([sample]).to(trainee.device) for sample in split.checked]
     parameters = [p for p in trainee.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1.0, betas=(0.9, 0.95), weight_decay=0.01)
-    state_file = folder / "training.pt"
+    about = _about(trainee, split, budget)
     torch.manual_seed(budget.seed)
-    progress = _resumed(state_file, trainee, optimizer)
+    progress = load_state(folder, about, trainee, optimizer)
     if progress is None:
         progress = Progress()
         progress.note(trainee.acceptance(kept_out))
     batches = training_batches(
         split.training, budget.tokens_per_step, budget.seed, skip=progress.step
     )
-    checked = begin = time.monotonic()
-    while (share := budget.share(progress.step, progress.seconds)) < 1.0:
-        for group in optimizer.param_groups:
-            group["lr"] = trainee.learning_rate * _schedule(share)
-        loss = trainee.loss(next(batches))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        now = time.monotonic()
-        progress.step += 1
-        progress.seconds += now - begin
-        progress.loss = _running(progress.loss, loss.item())
-        report(progress, budget.share(progress.step, progress.seconds))
-        if now - checked > budget.check_s:
-            progress.note(trainee.acceptance(kept_out))
-            _save(state_file, trainee, optimizer, progress)
-            report(progress, share)
-            checked = now = time.monotonic()
-        begin = now
+    checked = time.monotonic()
+    with Interruption() as interruption:
+        while (share := budget.share(progress.step, progress.seconds)) < 1.0:
+            begin = time.monotonic()
+            for group in optimizer.param_groups:
+                group["lr"] = trainee.learning_rate * _schedule(share)
+            loss = trainee.loss(next(batches).to(trainee.device))
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            progress.loss = _running(progress.loss, loss.item())
+            progress.step += 1
+            progress.seconds += time.monotonic() - begin
+            report(progress, budget.share(progress.step, progress.seconds))
+            if interruption.came:
+                save_state(folder, about, trainee, optimizer, progress)
+                raise KeyboardInterrupt
+            if time.monotonic() - checked > budget.check_s:
+                progress.note(trainee.acceptance(kept_out))
+                save_state(folder, about, trainee, optimizer, progress)
+                report(progress, share)
+                checked = time.monotonic()
+        save_state(folder, about, trainee, optimizer, progress)
+    _round_to_bfloat16(trainee.module)
     progress.note(trainee.acceptance(kept_out))
-    state_file.unlink(missing_ok=True)
     return progress
+
+
+def _about(trainee: Trainee, split: Split, budget: Budget) -> dict[str, Any]:
+    """What has to be the same for a training to go on."""
+    return {
+        "kind": trainee.kind,
+        "target": Path(trainee.target.name).name,
+        "seed": budget.seed,
+        "draft vocabulary": len(trainee.columns),
+        "answers": len(split.training),
+    }
 
 
 def _schedule(share: float) -> float:
@@ -134,49 +132,11 @@ def _schedule(share: float) -> float:
     return min(share / _WARM_UP_SHARE + 0.02, 1.0) * max(0.02, 1.0 - share)
 
 
-def _running(mean: float, value: float) -> float:
-    return value if mean != mean else 0.98 * mean + 0.02 * value
+def _running(mean: float | None, value: float) -> float:
+    return value if mean is None else 0.98 * mean + 0.02 * value
 
 
-def _kept_out(split: Split) -> Sequence[Batch]:
-    """Batches of kept-out samples, up to some thousand tokens."""
-    batches: list[Batch] = []
-    tokens = 0
-    for sample in split.kept_out:
-        if tokens > _KEPT_OUT_TOKENS:
-            break
-        batches.append(padded([sample]))
-        tokens += len(sample.answer)
-    return batches
-
-
-def _save(
-    file: Path, trainee: Trainee, optimizer: torch.optim.Optimizer, progress: Progress
-) -> None:
-    partial = file.with_suffix(".partial")
-    state = {
-        "kind": trainee.kind,
-        "module": trainee.module.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "random": torch.get_rng_state(),
-        "progress": asdict(progress),
-    }
-    torch.save(state, partial)
-    partial.replace(file)
-
-
-def _resumed(file: Path, trainee: Trainee, optimizer: torch.optim.Optimizer) -> Progress | None:
-    if not file.exists():
-        return None
-    try:
-        state = torch.load(file, weights_only=True)
-        if state["kind"] != trainee.kind:
-            raise SpecbenchError(f"{file} is the state of a {state['kind']} drafter")
-        trainee.module.load_state_dict(state["module"])
-        optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["random"])
-        return Progress(**state["progress"])
-    except (RuntimeError, KeyError, TypeError, ValueError, EOFError) as error:
-        raise SpecbenchError(
-            f"cannot go on with {file}: {str(error).splitlines()[0]}", "Delete it to start again"
-        ) from error
+@torch.no_grad()
+def _round_to_bfloat16(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        parameter.copy_(parameter.bfloat16())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -11,6 +10,7 @@ from torch import Tensor
 from specbench.heads.medusa import MedusaHeads
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
+from specbench.training.head_files import write_config
 from specbench.training.trainee import Guess, Trainee
 
 
@@ -22,21 +22,19 @@ class MedusaTrainee(Trainee):
 
     def __init__(self, target: LanguageModel, ids: Tensor) -> None:
         super().__init__(target, ids)
-        self.module = MedusaHeads(target.config.hidden_size, self.num_steps)
+        self.module = MedusaHeads(target.config.hidden_size, self.num_steps).to(self.device)
 
     def guesses(self, batch: Batch) -> list[Guess]:
         states = batch.states[self.last_layer]  # [B, S - 1, H]
         found = []
-        for step, head in enumerate(self.module):
-            ahead = step + 1  # the state that knows the guessed token lies so far ahead
-            asked = batch.is_answer[:, ahead + 1 :]
-            rows, starts = asked.nonzero(as_tuple=True)
-            logits = head(states[rows, starts]) @ self.head_rows.T
-            found.append(Guess(logits, rows, starts + ahead, starts))
+        for step, head in enumerate(self.module, 1):
+            rows, starts = self.drafts(batch, step)
+            logits = self.head_logits(head(states[rows, starts]))
+            found.append(Guess(logits, rows, starts))
         return found
 
     def save(self, folder: Path) -> None:
-        weights = {name: t.bfloat16() for name, t in self.module.state_dict().items()}
+        weights = {name: t.cpu().bfloat16() for name, t in self.module.state_dict().items()}
         save_file(weights, folder / "medusa_lm_head.safetensors", {"format": "pt"})
         config = {
             "medusa_num_heads": self.num_steps,
@@ -45,4 +43,4 @@ class MedusaTrainee(Trainee):
             "version": "2",
             "draft_vocab_size": len(self.columns),
         }
-        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        write_config(folder, config)

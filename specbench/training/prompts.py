@@ -10,7 +10,6 @@ translation, summarization, extraction, stories) without containing any of their
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 import tomllib
@@ -64,11 +63,6 @@ class PromptGrammar:
         if "prompt" not in rules:
             raise SpecbenchError(f"{file} has no {'prompt'!r} to start from")
         return cls(rules)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of the rules."""
-        return hashlib.sha256(repr(sorted(self.rules.items())).encode()).hexdigest()
 
     def draw(self, rng: random.Random, passages: Sequence[str] = ()) -> TrainingPrompt:
         """One prompt; those that need a passage come only once there are some.

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
 
 from specbench.errors import SpecbenchError
+from specbench.measure.device import resolve
 from specbench.models.target import LanguageModel
 from specbench.training import generate
 from specbench.training.batches import Split
-from specbench.training.checkpoint import Origin, write_checkpoint
-from specbench.training.corpus import Corpus, read_outputs
+from specbench.training.checkpoint import MARK, Origin, write_checkpoint
+from specbench.training.corpus import Corpus, Sample, read_outputs
 from specbench.training.draft_model import DraftModelTrainee
 from specbench.training.eagle import EagleTrainee
-from specbench.training.loop import Budget, Progress, train
+from specbench.training.eagle3 import Eagle3Trainee, feature_layers
+from specbench.training.loop import Budget, train
 from specbench.training.medusa import MedusaTrainee
 from specbench.training.prompts import PROMPTS_FILE, PromptGrammar
+from specbench.training.state import Progress, forget_state
 from specbench.training.trainee import Trainee
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.progress import Progress as LoadProgress
 
 KINDS: dict[str, type[Trainee]] = {
-    kind.kind: kind for kind in (EagleTrainee, MedusaTrainee, DraftModelTrainee)
+    kind.kind: kind for kind in (EagleTrainee, Eagle3Trainee, MedusaTrainee, DraftModelTrainee)
 }
 LONGEST_SAMPLE = 448
 EMBEDDED_LICENCE = "apache-2.0"
@@ -40,9 +45,10 @@ class Order:
         corpus: folder of the target's output, made or extended.
         tokens: answer tokens that the corpus must have.
         outputs: answers collected elsewhere, added to the corpus first.
-        prompts: grammar of the prompts.
+        prompts: file with the grammar of the prompts.
         vocab: tokens of the draft vocabulary.
         max_new_tokens, batch_size: of the answers.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         budget: when training ends.
     """
 
@@ -56,6 +62,7 @@ class Order:
     vocab: int = 4096
     max_new_tokens: int = 192
     batch_size: int = 48
+    device: str = "auto"
     budget: Budget = field(default_factory=Budget)
 
 
@@ -73,67 +80,104 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
     """Do it all; a killed call goes on where it was when it is made again.
 
     Raises:
-        SpecbenchError: the target cannot be had, the folders belong to something else, or the
-            corpus is too small.
+        SpecbenchError: the target cannot be had, the folders belong to something else or cannot be
+            written, or the corpus is too small.
     """
-    if (order.out / "config.json").exists():
-        raise SpecbenchError(f"{order.out} holds a checkpoint already", "Give another --out")
-    try:
-        order.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpecbenchError(f"cannot make the folder {order.out}: {error.strerror}") from error
+    _claim(order.out)
+    grammar = PromptGrammar.read(order.prompts)
+    outputs = read_outputs(order.outputs) if order.outputs is not None else []
+    device = resolve(order.device)
     loaded = load_causal_lm(
-        order.target, dtype="float32", device="cpu", attention="auto", progress=loading
-    )
+        order.target, dtype="float32" if device == "cpu" else "auto", device=device,
+        attention="auto", progress=loading,
+    )  # fmt: skip
     target = LanguageModel(loaded.model, loaded.tokenizer, loaded.source.name)
-    target.model.requires_grad_(False)
-    corpus = collect(order, target, listener)
+    require_plain_head(target)
+    identity = {key: loaded.provenance.get(key) for key in ("served_from", "sha256")}
+    corpus = collect(order, target, grammar, outputs, identity["sha256"], listener)
     counts = corpus.token_counts(target.vocab_size)
     ranking = counts.argsort(descending=True, stable=True)
     torch.manual_seed(order.budget.seed)
     trainee = KINDS[order.kind](target, ranking[: order.vocab])
-    split = Split.of(corpus, trainee.layers_of(target), min(LONGEST_SAMPLE, target.context_limit))
+    split = Split.of(corpus, trainee.layers(), min(LONGEST_SAMPLE, target.context_limit))
     listener.message(
         f"{len(split.training)} answers to learn from, {len(split.kept_out)} kept out; "
         f"{sum(p.numel() for p in trainee.module.parameters()) / 1e6:.1f} million parameters"
     )
     progress = train(trainee, split, order.out, order.budget, listener.training)
     origin = Origin(
-        target={"name": target.name, **_identity(loaded.provenance)},
+        target={"name": target.name, **identity},
         corpus={
             "samples": len(split.training) + len(split.kept_out),
             "tokens": int(counts.sum()),
             "kept_out": len(split.kept_out),
+            "checked": len(split.checked),
         },
         budget=asdict(order.budget),
         licence=EMBEDDED_LICENCE if order.target is None else None,
     )
     write_checkpoint(order.out, trainee, ranking, progress, origin)
+    forget_state(order.out)
     return progress
 
 
-def collect(order: Order, target: LanguageModel, listener: Listener) -> Corpus:
+def collect(
+    order: Order,
+    target: LanguageModel,
+    grammar: PromptGrammar,
+    outputs: Sequence[Sample],
+    sha256: object,
+    listener: Listener,
+) -> Corpus:
     """The corpus with enough tokens, its states those that any kind of drafter reads."""
     depth = target.config.num_hidden_layers
-    features = {layer for layer in (2, depth // 2, depth - 3) if 0 <= layer < depth}  # EAGLE-3's
-    layers = (*sorted(features), depth)
-    corpus = Corpus(order.corpus, {"target": target.name, "layers": list(layers)})
+    layers = tuple(sorted({*feature_layers(depth), depth}))
+    about = {"target": target.name, "layers": list(layers), "sha256": sha256}
+    corpus = Corpus(order.corpus, about)
+    before, begin = set(corpus.shards()), time.monotonic()
 
     def report(tokens: int) -> None:
         listener.collecting(tokens, order.tokens)
 
-    if order.outputs is not None:
-        generate.adopt(corpus, target, read_outputs(order.outputs), layers, report=report)
+    if outputs:
+        generate.adopt(corpus, target, outputs, layers, report=report)
     plan = generate.Plan(
         seed=order.budget.seed,
         batch_size=order.batch_size,
         max_new_tokens=min(order.max_new_tokens, target.context_limit // 2),
         layers=layers,
     )
-    grammar = PromptGrammar.read(order.prompts)
     generate.extend(corpus, target, grammar, plan, order.tokens, report=report)
+    made = set(corpus.shards()) - before
+    if made:
+        tokens = sum(len(sample.answer) for sample in corpus.samples(paths=sorted(made)))
+        minutes = (time.monotonic() - begin) / 60
+        listener.message(f"collected {tokens:,} tokens in {minutes:.1f} minutes")
     return corpus
 
 
-def _identity(provenance: dict[str, object]) -> dict[str, object]:
-    return {key: provenance.get(key) for key in ("served_from", "sha256")}
+def require_plain_head(target: LanguageModel) -> None:
+    """Refuse a target whose logits are more than its output layer's on the last state.
+
+    Raises:
+        SpecbenchError: it scales or caps them.
+    """
+    layer = target.config.num_hidden_layers
+    tokens = torch.arange(min(4, target.vocab_size), device=target.device)[None]
+    output = target.forward(tokens, target.new_cache(1, 4), [0], hidden_layers=[layer])
+    plain = target.model.get_output_embeddings()(output.hidden[layer])
+    if not torch.allclose(plain.float(), output.logits.float(), rtol=1e-2, atol=1e-2):
+        raise SpecbenchError(
+            f"target {target.name} scales or caps its logits behind its output layer",
+            "Heads for such a target can't be trained here",
+        )
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder of the checkpoint."""
+    if (folder / MARK).exists():
+        raise SpecbenchError(f"{folder} holds a checkpoint already", "Give another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecbenchError(f"cannot make the folder {folder}: {error.strerror}") from error

@@ -36,7 +36,7 @@ def test_help_names_every_command_and_fits_80_columns(specbench):
 
 
 def test_all_commands_of_the_contract_are_there():
-    assert cli.command_names()[:8] == list(cli.COMMAND_ORDER)
+    assert cli.command_names()[: len(cli.COMMAND_ORDER)] == list(cli.COMMAND_ORDER)
 
 
 @pytest.mark.parametrize("name", cli.command_names())

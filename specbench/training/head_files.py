@@ -1,0 +1,77 @@
+"""The config of a head's decoder layer, and how a head is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import LlamaConfig
+
+from specbench.models.target import LanguageModel
+
+_ALWAYS_WRITTEN = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings",
+)  # fmt: skip
+"""Also where they are transformers' defaults: readers of heads know no defaults."""
+
+
+def layer_config(target: LanguageModel, **changes: Any) -> LlamaConfig:
+    """The config of one Llama layer of the target's width, turning as fast as the target's.
+
+    Args:
+        target: any architecture; heads and MLP width are taken over where the config names them.
+        changes: fields to set.
+    """
+    config = target.config
+    heads = config.num_attention_heads
+    rope = getattr(config, "rope_parameters", None) or {}
+    fields = {
+        "vocab_size": target.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+        "num_hidden_layers": 1,
+        "num_attention_heads": heads,
+        "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
+        "max_position_embeddings": config.max_position_embeddings,
+        "rms_norm_eps": getattr(config, "rms_norm_eps", 1e-5),
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": rope.get("rope_theta") or 10_000.0,
+        },
+        "tie_word_embeddings": False,
+    }
+    return LlamaConfig(**(fields | changes))
+
+
+def save_head(
+    folder: Path,
+    module: nn.Module,
+    config: LlamaConfig,
+    facts: Mapping[str, Any],
+    more: Mapping[str, Tensor],
+) -> None:
+    """Write ``model.safetensors`` and ``config.json``.
+
+    Args:
+        folder: exists.
+        module: its weights are written in bfloat16, under their names.
+        config: of its decoder layer.
+        facts: what else ``config.json`` says.
+        more: further tensors, as they are.
+    """
+    weights = {
+        name: tensor.cpu().bfloat16().contiguous() for name, tensor in module.state_dict().items()
+    }
+    save_file({**weights, **more}, folder / "model.safetensors", {"format": "pt"})
+    sizes = {key: getattr(config, key) for key in _ALWAYS_WRITTEN}
+    write_config(folder, {**config.to_diff_dict(), **sizes, **facts})
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """``config.json``."""
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
