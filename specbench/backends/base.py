@@ -126,7 +126,8 @@ class Backend(ABC):
     @abstractmethod
     def cost(self, cell: Cell) -> dict[str, float | None]:
         """Bytes that forwards move: ``weight_bytes``, ``kv_bytes_per_token``,
-        ``drafter_weight_bytes``; None where unknown."""
+        ``drafter_weight_bytes`` per step; None where unknown. ``drafter_one_step``: a whole draft
+        takes one step."""
 
     @abstractmethod
     def draft_sampling(self, cell: Cell) -> str | None:

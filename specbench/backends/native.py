@@ -94,6 +94,7 @@ class NativeBackend(Backend):
             "weight_bytes": self.target.weight_bytes,
             "kv_bytes_per_token": per_token,
             "drafter_weight_bytes": drafter.weight_bytes if drafter else 0,
+            "drafter_one_step": drafter.one_step if drafter else False,
         }
 
     def draft_sampling(self, cell: Cell) -> str | None:

@@ -40,7 +40,7 @@ class Output:
         of the N with a layer of its own."""
         if len(self.layers) == 1:
             return self.layers[0](states)
-        pairs = zip(self.layers, states, strict=True)
+        pairs = zip(self.layers, states, strict=False)
         return torch.stack([layer(state) for layer, state in pairs])
 
 

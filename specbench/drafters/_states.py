@@ -124,7 +124,9 @@ class StateDrafter(Drafter):
         assert hidden is not None
         if self.stop is not None:
             self.stop.learn(num_accepted)
-        self._keep(self._features(hidden), slice(None))
+        width = max(num_accepted) + 1  # no state of a rejected token is kept
+        committed = {layer: states[:, :width] for layer, states in hidden.items()}
+        self._keep(self._features(committed), slice(None))
         self._num_unread = [accepted + 1 for accepted in num_accepted]
 
     def notes(self) -> list[str]:

@@ -85,6 +85,7 @@ class Drafter(ABC):
 
     Attributes:
         weight_bytes: bytes of weights that one draft step reads beyond the target's.
+        one_step: all tokens of a draft come from one step.
         needs_hidden_layers: states of the target that :meth:`begin` and :meth:`commit` want, by
             the layer that they enter; the number of layers is the last state, after the final norm.
         samples: above temperature 0 it draws from its own distribution and gives it to the rule.
@@ -94,6 +95,7 @@ class Drafter(ABC):
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
     weight_bytes: int = 0
+    one_step: bool = False
     needs_hidden_layers: tuple[int, ...] = ()
     samples: bool = False
 

@@ -2,7 +2,7 @@
 
 All tokens of a draft come from the one state of the last accepted token, each from a head of its
 own and without knowing the others, in one product with the output layer; so gamma can't exceed the
-number of heads, and a draft costs the same whatever gamma is. ``tree=N`` or ``tree=FILE`` drafts a
+number of heads, and a draft costs nearly the same whatever gamma is. ``tree=N`` or ``tree=FILE`` drafts a
 tree of fixed form from the best guesses of each head. (Cai et al. 2024, arXiv 2401.10774; its
 "typical acceptance" is lossy and not used.)
 """
@@ -40,6 +40,7 @@ class MedusaDrafter(Drafter):
     """
 
     OPTIONS = ("vocab", "tree")
+    one_step = True
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class MedusaDrafter(Drafter):
         self.vocab_size = target.vocab_size
         self.device = target.device
         own = sum(num_bytes(layer) for layer in self.heads.lm_heads)
-        self.weight_bytes = num_bytes(self.heads) - own + output.weight_bytes  # of a whole draft
+        self.weight_bytes = num_bytes(self.heads) - own + output.weight_bytes
         self.needs_hidden_layers = loaded.layers
         (self._layer,) = loaded.layers
         self._notes = list(loaded.notes)
@@ -103,10 +104,10 @@ class MedusaDrafter(Drafter):
 
     def propose(self, gamma: int) -> Draft:
         assert self._state is not None
-        logits = self.output.logits(self.heads(self._state))  # [heads, B, V_draft]
+        logits = self.output.logits(self.heads(self._state, gamma))  # [gamma, B, V_draft]
         shape = self.shape_at(gamma)
         if shape is not None:
-            levels = logits[:gamma].transpose(0, 1)
+            levels = logits.transpose(0, 1)
             return draft_shape(levels, shape, self.session, self.vocab_size, self.output.ids)
 
         def step(previous: Tensor | None, index: int) -> Tensor:

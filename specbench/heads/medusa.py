@@ -55,10 +55,11 @@ class MedusaHeads(nn.ModuleList):
         """The heads' own output layers H to V, or none."""
         return [head[-1] for head in self if len(head) > self.num_layers]
 
-    def forward(self, states: Tensor) -> Tensor:
-        """States [..., H] to what goes into the output layers, [num_heads, ..., H]."""
+    def forward(self, states: Tensor, most: int | None = None) -> Tensor:
+        """States [..., H] to what goes into the output layers of the first ``most`` heads (default:
+        all), [heads, ..., H]."""
         found = []
-        for head in self:
+        for head in itertools.islice(self, most):
             output = states
             for block in itertools.islice(head, self.num_layers):
                 output = block(output)

@@ -38,7 +38,8 @@ from specbench.theory.intervals import ratio_interval
 __all__ = ["identities", "speedup_interval", "summarize"]
 
 Cost = Mapping[str, float | None]
-"""weight_bytes, kv_bytes_per_token, drafter_weight_bytes (0 for a drafter without weights),
+"""weight_bytes, kv_bytes_per_token, drafter_weight_bytes per draft step (0 for a drafter without
+weights), drafter_one_step (true if a step drafts all tokens),
 peak_bandwidth_bytes_per_s; what is unknown is None or left out."""
 
 FEW_PROMPTS = 6
@@ -97,6 +98,7 @@ def _acceptance(
     interval = ratio_interval(hits, trials, seed=cell.seed)
     return fields | {
         "draft_length_mean": float(levels.mean()) if levels.size else None,
+        "draft_length_counts": np.bincount(levels, minlength=cell.gamma + 1).tolist(),
         "tree_nodes": _tree_nodes(rounds),
         "alpha": estimators.alpha(accepted, evaluated),
         "alpha_ci": interval.ends if interval else None,
@@ -149,8 +151,9 @@ def _against_baselines(
         return {}
     step_s = plain_seconds / num_steps  # T1
     noise = _noise_floor(plain)
+    whole = steps.drafted > 0 if cell.draft_form == "adaptive" else steps.drafted == cell.gamma
     fields: dict[str, Any] = {
-        "v": _divided(_mean(steps.verify_s[steps.drafted == cell.gamma]), step_s),
+        "v": _divided(_mean(steps.verify_s[whole]), step_s),
         "overhead": _divided(_mean(steps.other_s), step_s),
         "noise_floor": noise,
     }
@@ -177,7 +180,8 @@ def _bandwidth(steps: Steps, cost: Cost) -> dict[str, Any]:
     """Bytes that must move (weights per forward, K/V per row, drafter) over the time it took."""
     weights, kv = cost.get("weight_bytes"), cost.get("kv_bytes_per_token")
     drafter, peak = cost.get("drafter_weight_bytes"), cost.get("peak_bandwidth_bytes_per_s")
-    drafter_steps = float(steps.drafted.sum())
+    one_step = bool(cost.get("drafter_one_step"))
+    drafter_steps = float((steps.drafted > 0).sum() if one_step else steps.drafted.sum())
     seconds, emitted = float(steps.seconds.sum()), float(steps.emitted.sum())
     if weights is None or kv is None or (drafter is None and drafter_steps) or not seconds:
         return {}

@@ -181,6 +181,15 @@ def test_unknown_bytes_give_no_bandwidth(unknown: str) -> None:
     assert fields.get("bandwidth_utilization") is None
 
 
+def test_a_drafter_of_one_step_reads_its_weights_once_per_draft() -> None:
+    plain = summarize(samples.cell(), *samples.single(), [], COST)
+    once = summarize(samples.cell(), *samples.single(), [], {**COST, "drafter_one_step": True})
+    drafted = samples.single()[0]["num_drafted"]
+    saved = COST["drafter_weight_bytes"] * sum(max(0, n - 1) for n in drafted) / len(drafted)
+    per_forward = "bytes_per_target_forward"
+    assert plain[per_forward] - once[per_forward] == pytest.approx(saved)
+
+
 def test_unknown_peak_leaves_the_rate() -> None:
     fields = summarize(
         samples.cell(), *samples.single(), [], {**COST, "peak_bandwidth_bytes_per_s": None}
