@@ -190,6 +190,32 @@ def test_a_drafter_of_one_step_reads_its_weights_once_per_draft() -> None:
     assert plain[per_forward] - once[per_forward] == pytest.approx(saved)
 
 
+def test_a_tree_is_counted_by_levels() -> None:
+    """Batch 1, gamma 2, 7 nodes: a drafter takes two steps, whatever the number of nodes."""
+    rounds, requests = samples.single()
+    rounds["num_drafted"] = [6, 6, 0, 6, 6]
+    rounds["num_verified"] = [7, 7, 1, 7, 7]
+    rounds["num_evaluated"] = [2, 1, 0, 1, 2]  # request 1 first ends at a leaf: nothing rejected
+    rounds["path"] = [[1, 3], [], [], [2], [1, 4]]
+    fields = summarize(samples.cell(), rounds, requests, [samples.single_baseline(1.0)] * 2, COST)
+    check(
+        fields,
+        {
+            "tree_nodes": 7,
+            "num_drafted": 24,
+            "draft_length_mean": 8 / 5,
+            "alpha": 5 / 6,
+            "alpha_by_position": [3 / 4, 1.0],
+            "survival_by_position": [3 / 5, 2 / 5],
+            "draft_acceptance_rate": 5 / 24,
+            "tau": 2.0,
+            "c": 0.8 / 8,
+            "v": 1.2,
+        },
+    )
+    assert summarize(samples.cell(), *samples.single())["tree_nodes"] is None
+
+
 def test_unknown_peak_leaves_the_rate() -> None:
     fields = summarize(
         samples.cell(), *samples.single(), [], {**COST, "peak_bandwidth_bytes_per_s": None}

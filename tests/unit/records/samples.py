@@ -156,5 +156,44 @@ def batch_baseline() -> tuple[Columns, Columns]:
     return rounds_table(rows), requests
 
 
+def tree() -> tuple[Columns, Columns]:
+    """Batch 1, trees of 7 drafted nodes on 3 levels: 4 rounds of 2 s, 10 tokens in them.
+
+    The third round ends at a leaf of the second level, so nothing was tried on the third.
+    """
+    shared = {"num_drafted": 7, "draft_levels": 3, "draft_s": 0.3, "verify_s": 1.5, "other_s": 0.2}
+    rounds = rounds_table(
+        [
+            {"request": request, "num_accepted": len(path), "num_evaluated": tried, "path": path}
+            | shared
+            for request, path, tried in (
+                (0, [1, 3, 6], 3),
+                (0, [2], 2),
+                (1, [1, 4], 2),
+                (1, [], 1),
+            )
+        ]
+    )
+    requests = requests_table(
+        [{"num_tokens": 7, "decode_s": 4.0}, {"num_tokens": 5, "decode_s": 4.0}]
+    )
+    return rounds, requests
+
+
+def adaptive() -> tuple[Columns, Columns]:
+    """Batch 1, drafts of at most 4 tokens: 4, 1, 2 and 1; the draft costs 0.1 s a token."""
+    rounds = rounds_table(
+        [
+            {"request": request, "num_drafted": drafted, "num_accepted": accepted}
+            | {"draft_s": 0.1 * drafted, "verify_s": 1.2, "other_s": 0.1}
+            for request, drafted, accepted in ((0, 4, 4), (0, 1, 0), (1, 2, 1), (1, 1, 1))
+        ]
+    )
+    requests = requests_table(
+        [{"num_tokens": 7, "decode_s": 3.1}, {"num_tokens": 5, "decode_s": 2.9}]
+    )
+    return rounds, requests
+
+
 def record(point: Cell, **fields: Any) -> CellRecord:
     return CellRecord.of(point, **{"alpha": 0.5, **fields})

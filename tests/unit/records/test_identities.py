@@ -38,6 +38,8 @@ def put(column: str, row: int, value: object) -> Callable[[Columns, Columns], No
         (put("num_accepted", 0, 3), "round row 0 has 3 accepted but gamma 2"),
         (put("num_evaluated", 1, 3), "round row 1 has 3 evaluated but drafted 2"),
         (put("num_evaluated", 0, 1), "round row 0 has 2 accepted but evaluated 1"),
+        (put("draft_levels", 0, 1), "round row 0 has 2 evaluated but draft levels 1"),
+        (put("draft_levels", 1, 3), "round row 1 has 3 draft levels but gamma 2"),
         (put("num_emitted", 0, 2), "round row 0 of request 0 emitted 2, accepted + 1 is 3"),
         (put("num_emitted", 4, 4), "round row 4 of request 1 emitted 4, accepted + 1 is 3"),
         (put("num_emitted", 2, 0), "round row 2 of request 0 emitted 0, accepted + 1 is 1"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from specbench.errors import SpecbenchError
@@ -50,6 +51,24 @@ def test_what_was_written_is_read_back(folder: Path) -> None:
     assert isinstance(columns["num_drafted"], np.ndarray)
     assert columns["num_drafted"].tolist() == rounds["num_drafted"]
     assert columns["path"] == [None] * 5
+
+
+def test_rounds_written_before_trees_have_as_many_levels_as_drafted_tokens(folder: Path) -> None:
+    done, _ = write_two(folder)
+    file = folder / "rounds" / f"{done}.parquet"
+    pq.write_table(pq.ParquetFile(file).read().drop_columns(["draft_levels"]), file)
+    assert "draft_levels" not in pq.ParquetFile(file).schema_arrow.names
+    frame = load_run(folder).rounds(done)
+    assert frame.columns.tolist() == ROUNDS.names
+    assert frame["draft_levels"].tolist() == frame["num_drafted"].tolist() == [2, 2, 0, 2, 2]
+
+
+def test_the_published_example_is_readable() -> None:
+    run = load_run(Path(__file__).parents[3] / "results" / "example")
+    for cell in run.cells:
+        columns = run.columns("rounds", cell.cell_id)
+        assert columns["draft_levels"].tolist() == columns["num_drafted"].tolist()
+        assert cell.tree_nodes is None
 
 
 def test_numpy_columns_extra_columns_and_missing_values(folder: Path) -> None:

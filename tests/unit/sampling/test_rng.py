@@ -55,6 +55,22 @@ def test_a_slot_gives_its_prompts_numbers_whatever_the_slot_and_the_batch():
             assert row.tolist() == keyed_uniforms(7, 1, "mine", stream, 20)[11:15].tolist()
 
 
+def test_siblings_have_numbers_of_their_own_and_the_first_those_of_the_stream():
+    uniforms = Uniforms(2, 20)
+    uniforms.begin(0, 7, 1, "early")
+    first = [uniforms.at("accept", [4, 9], 3, sibling=sibling) for sibling in range(4)]
+    assert first[0][0].tolist() == keyed_uniforms(7, 1, "early", "accept", 20)[4:7].tolist()
+    assert len({number for rows in first for number in rows[0].tolist()}) == 12
+    uniforms.begin(1, 7, 1, "late")
+    late = Uniforms(1, 20)
+    late.begin(0, 7, 1, "late")
+    for sibling in range(4):
+        again = uniforms.at("accept", [4, 9], 3, sibling=sibling)
+        assert again[0].tolist() == first[sibling][0].tolist()
+        alone = late.at("accept", [9], 3, sibling=sibling)
+        assert again[1].tolist() == alone[0].tolist(), "asked for before or after it began"
+
+
 def test_rows_at_their_own_positions():
     uniforms = Uniforms(2, 10)
     uniforms.begin(0, 0, 0, "a")
