@@ -10,6 +10,7 @@ any other line that can't be read is named with its number. Without torch, on an
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -140,9 +141,16 @@ def load_table(folder: Path, part: str, cell_id: str) -> pa.Table:
         return read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
         reason = "is missing" if not file.exists() else "is damaged"
-        raise SpecbenchError(
-            f"{file} {reason}", f"Delete the cell's line in {folder / CELLS} and resume the run"
-        ) from error
+        raise SpecbenchError(f"{file} {reason}", _way_without(folder, cell_id)) from error
+
+
+def _way_without(folder: Path, cell_id: str) -> str:
+    """What to type about a cell whose tables are lost: without its line it was never measured."""
+    cells = shlex.quote(str(folder / CELLS))
+    drop = f'sed -i.bak \'/"cell_id":"{cell_id}"/d\' {cells}'
+    command = load_manifest(folder).command
+    again = f"`{command}`" if command.startswith("specbench run") else "the `specbench run` command"
+    return f"Leave the cell out with `{drop}`; {again} then measures it again"
 
 
 def split_torn(content: bytes) -> tuple[bytes, bytes]:

@@ -23,6 +23,10 @@ SCHEMA_VERSION = 1
 
 BASELINE_DRAFTER = "none"
 
+DraftForm = Literal["chain", "tree", "adaptive"]
+"""What a draft of gamma is: so many tokens, a tree of so many levels, or a chain of at most so
+many tokens that ends where the next one would not pay."""
+
 Block = tuple[str, float, int, int, int, float, str]
 """(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines."""
 
@@ -62,6 +66,18 @@ class CellKey(BaseModel):
     def is_baseline(self) -> bool:
         """Whether this is plain decoding with the same engine."""
         return self.drafter == BASELINE_DRAFTER
+
+    @property
+    def draft_form(self) -> DraftForm:
+        """What gamma means here; alpha is one number, and the closed form holds, for chains only.
+
+        Read from the drafter's SPEC, so that records of any age have it.
+        """
+        own, _, _ = self.drafter.partition(",cost=")  # what follows is run for its time only
+        options = dict(part.partition("=")[::2] for part in re.split(r",(?=[a-z_]+=)", own)[1:])
+        if options.get("tree", "chain") != "chain":
+            return "tree"
+        return "adaptive" if options.get("gamma") == "auto" else "chain"
 
 
 class Cell(CellKey):
@@ -114,6 +130,9 @@ class CellRecord(CellKey):
     num_evaluated: int | None = None
     num_accepted: int | None = None
     draft_length_mean: float | None = None
+    draft_length_counts: list[int] | None = (
+        None  # rounds that drafted 0, 1, .., gamma tokens/levels
+    )
     tree_nodes: int | None = None  # verified per row and round, the root included; None for a chain
 
     # speed; draft_s, verify_s and other_s are means per step (one target forward)
@@ -158,6 +177,11 @@ class CellRecord(CellKey):
     def of(cls, cell: Cell, **fields: Any) -> CellRecord:
         """The record of a cell: its key, its id and the given fields."""
         return cls(**{**cell.model_dump(), "cell_id": cell.cell_id, **fields})
+
+    @property
+    def draft_form(self) -> DraftForm:
+        """As :attr:`CellKey.draft_form`; a draft that was verified as a tree is one."""
+        return "tree" if self.tree_nodes is not None else super().draft_form
 
     @property
     def cell(self) -> Cell:

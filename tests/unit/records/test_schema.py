@@ -118,3 +118,28 @@ def test_a_record_round_trips_with_fields_of_a_newer_version() -> None:
         samples.manifest(schema_version=7, novelty=[1]).model_dump_json()
     )
     assert (manifest.schema_version, manifest.model_dump()["novelty"]) == (7, [1])
+
+
+@pytest.mark.parametrize(
+    ("drafter", "form"),
+    [
+        ("none", "chain"),
+        ("ngram,max=3", "chain"),
+        ("model:d,tree=16", "tree"),
+        ("medusa:PATH,tree=trees/a,b.json", "tree"),
+        ("eagle:PATH,tree=chain", "chain"),
+        ("eagle:PATH,vocab=100,gamma=auto,c=0.1", "adaptive"),
+        ("eagle:folder,gamma=auto/x", "chain"),
+        ("synthetic:0.8,cost=eagle:PATH,tree=24", "chain"),
+        ("synthetic:0.8,cost=eagle:PATH,gamma=auto", "chain"),
+    ],
+)
+def test_the_form_of_a_draft_is_read_from_its_drafter(drafter: str, form: str) -> None:
+    point = samples.cell(drafter=drafter)
+    assert point.draft_form == form
+    assert samples.record(point).draft_form == form
+    assert "draft_form" not in point.model_dump()  # so ids stay what they were
+
+
+def test_what_was_verified_as_a_tree_is_one_whatever_it_is_called() -> None:
+    assert samples.record(samples.cell(drafter="medusa"), tree_nodes=8).draft_form == "tree"
