@@ -5,11 +5,14 @@ Tensors come in by their published names; nothing of specbench is used. Sequence
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
 Tensors = Mapping[str, Tensor]
 
@@ -106,3 +109,49 @@ def eagle3_outputs(
 def eagle3_logits(tensors: Tensors, config: Mapping[str, Any], outputs: Tensor) -> Tensor:
     normed = rms_norm(outputs, tensors["norm.weight"], config["rms_norm_eps"])
     return normed @ tensors["lm_head.weight"].T
+
+
+class PlainHead:
+    """A trained head's drafts, from whole sequences.
+
+    Args:
+        target: the transformers model whose states it reads.
+        folder: of the head; its name says the kind.
+    """
+
+    def __init__(self, target: nn.Module, folder: Path) -> None:
+        self.model = target
+        self.kind = folder.name
+        self.config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+        (file,) = folder.glob("*.safetensors")
+        self.tensors = load_file(file)
+
+    @torch.inference_mode()
+    def logits(self, text: list[int], drafted: list[int]) -> Tensor:
+        """Logits [N, V] that led to each of the drafted tokens, after a committed text."""
+        tokens = torch.tensor(text)
+        model = self.model
+        found = model(tokens[None], output_hidden_states=True, use_cache=False).hidden_states
+        lm_head = model.get_output_embeddings().weight
+        if self.kind == "medusa":
+            state = found[-1][0, -2:-1]  # the last committed token has none yet
+            return medusa_states(self.tensors, state, 4, 1)[: len(drafted), 0] @ lm_head.T
+        if self.kind == "eagle":
+            states = found[-1][0, :-1]
+        else:
+            layers = self.config["eagle_aux_hidden_state_layer_ids"]
+            features = torch.cat([found[layer][0, :-1] for layer in layers], dim=-1)
+            states = features @ self.tensors["fc.weight"].T
+        forward = eagle_outputs if self.kind == "eagle" else eagle3_outputs
+        following = tokens[1:]
+        logits = []
+        for token in drafted:
+            embedded = model.get_input_embeddings().weight[following]
+            outputs = forward(self.tensors, self.config, embedded, states)
+            if self.kind == "eagle":
+                logits.append(outputs[-1] @ lm_head.T)
+            else:
+                logits.append(eagle3_logits(self.tensors, self.config, outputs[-1]))
+            states = torch.cat([states, outputs[-1:]])
+            following = torch.cat([following, torch.tensor([token])])
+        return torch.stack(logits)

@@ -269,7 +269,7 @@ def test_no_head_comes_with_other_targets(tmp_path, monkeypatch):
     from specbench.drafters import _shipped
 
     monkeypatch.setattr(_shipped, "SHIPPED", tmp_path)
-    assert "no eagle head comes with" in refusal("eagle")
+    assert "no eagle drafter comes with" in refusal("eagle")
     published.write_eagle(tmp_path / "eagle", target())
     answer = refusal("eagle")
     assert "tiny-llama" in answer
