@@ -1,7 +1,7 @@
 """Whether rounding alone can have made two greedy outputs part.
 
-The same arithmetic in another shape rounds differently: a forward over one token and one over
-gamma + 1 tokens give logits that differ in the last bits, and where two tokens are nearly equal the
+The same arithmetic in another shape rounds differently: a forward over one token and one over a
+whole draft give logits that differ in the last bits, and where two tokens are nearly equal the
 argmax flips. Measured here, in this run's dtype and shape: how much logits differ (the noise), and
 how close the two tokens are (the gap), the gap from a float32 copy of the target where it fits.
 """
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from specbench.backends.base import Divergence, TieMeasure
 from specbench.models.target import LanguageModel
-from specbench.records.schema import Cell
 
 _POSITIONS = 24
 _LIKELIEST = 8
@@ -30,12 +29,19 @@ class TieMeter:
         self._exact: LanguageModel | None = None
         self._noise: dict[tuple[int, int], float] = {}
 
-    def measure(self, cell: Cell, divergence: Divergence) -> TieMeasure:
+    def measure(self, divergence: Divergence, num_verified: int, batch_size: int) -> TieMeasure:
+        """The gap at a divergence and the noise of a shape.
+
+        Args:
+            divergence: where outputs part.
+            num_verified: tokens per row in the cell's target forward.
+            batch_size: of the cell.
+        """
         context = [*divergence.request.token_ids, *divergence.shared]
         model = self._float32()
         logits = model.prefill(context, model.new_cache(1, len(context))).float()
         gap = (logits.max() - logits[list(divergence.tokens)].min()).item()
-        shape = (cell.gamma + 1, cell.batch_size)
+        shape = (num_verified, batch_size)
         noise = self._measure_noise(context, *shape)
         self._noise[shape] = max(noise, self._noise.get(shape, 0.0))
         return TieMeasure(gap, self._noise[shape], str(model.dtype).removeprefix("torch."))

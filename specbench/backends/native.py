@@ -106,7 +106,9 @@ class NativeBackend(Backend):
     def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
         if self._ties is None:
             self._ties = TieMeter(self.target)
-        return self._ties.measure(cell, divergence)
+        drafter = self._drafters.get(cell.drafter)
+        num_verified = 1 + (drafter.most_drafted(cell.gamma) if drafter else cell.gamma)
+        return self._ties.measure(divergence, num_verified, cell.batch_size)
 
     def close(self) -> None:
         del self.target, self._drafters, self._prefills

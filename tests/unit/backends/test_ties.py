@@ -106,7 +106,7 @@ def test_the_noise_is_at_least_the_last_place_of_a_logit(
     backend = load(dtype)
     monkeypatch.setattr(_ties, "_logits", never_rounding)
     where = Divergence(request(backend, PROMPTS[0]), [70, 71], (5, 6))
-    assert TieMeter(backend.target).measure(point(), where).noise == LAST_PLACE[dtype] * 3
+    assert TieMeter(backend.target).measure(where, 4, 1).noise == LAST_PLACE[dtype] * 3
 
 
 def test_what_the_dtype_itself_is_wrong_by_counts_where_the_gap_is_from_float32(
@@ -119,7 +119,7 @@ def test_what_the_dtype_itself_is_wrong_by_counts_where_the_gap_is_from_float32(
     backend = load("bfloat16")
     monkeypatch.setattr(_ties, "_logits", reading)
     where = Divergence(request(backend, PROMPTS[0]), [70, 71], (5, 6))
-    assert TieMeter(backend.target).measure(point(), where).noise == pytest.approx(0.5)
+    assert TieMeter(backend.target).measure(where, 4, 1).noise == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("gamma", [1, 3, 40])
@@ -127,7 +127,7 @@ def test_what_the_dtype_itself_is_wrong_by_counts_where_the_gap_is_from_float32(
 def test_contexts_and_drafts_of_any_length_can_be_measured(load: Load, gamma: int, tokens: int):
     backend = load("float32")
     where = Divergence(Request("x", "x", [70]), list(range(70, 69 + tokens)), (5, 6))
-    tie = TieMeter(backend.target).measure(point(gamma, batch_size=2), where)
+    tie = TieMeter(backend.target).measure(where, gamma + 1, 2)
     assert tie.gap > 0
     assert 0 < tie.noise < 1e-3
 
@@ -138,7 +138,7 @@ def test_the_noise_of_a_shape_only_grows(load: Load):
     seen = 0.0
     for text in PROMPTS:
         asked = request(backend, text)
-        tie = meter.measure(point(), Divergence(asked, [70, 71, 72], (5, 6)))
+        tie = meter.measure(Divergence(asked, [70, 71, 72], (5, 6)), 4, 1)
         assert tie.noise >= seen
         seen = tie.noise
 
