@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class SimulatedDrafter:
         d0: drafting time per round that does not grow with gamma, in units of T1.
         draft_chance: share of rounds in which it proposes anything at all.
         spread: standard deviation of alpha between conversations.
+        nodes: nodes of a tree of gamma levels without its root; 0 for a chain. Then alpha is the
+            chance of a level.
+        shortest: drafts are from this many tokens to gamma long, all equally often; None: gamma.
     """
 
     alpha: float | Callable[[str, float], float]
@@ -45,6 +48,8 @@ class SimulatedDrafter:
     d0: float = 0.0
     draft_chance: float = 1.0
     spread: float = 0.0
+    nodes: int = 0
+    shortest: int | None = None
 
     def alpha_of(self, task: str, temperature: float) -> float:
         """The mean chance for a task and temperature."""
@@ -149,6 +154,18 @@ def _write(
     writer.write_cell(CellRecord.of(cell, **{**fields, "lossless": lossless}), rounds, requests)
 
 
+class _Draft(NamedTuple):
+    """One row's draft and what became of it."""
+
+    nodes: int
+    levels: int
+    accepted: int
+    path: list[int] | None = None
+
+
+_NO_DRAFT = _Draft(0, 0, 0)
+
+
 @dataclass
 class _World:
     """Draws rounds: rows in lockstep, slots refilled, steps with noisy times."""
@@ -162,7 +179,7 @@ class _World:
 
     def baseline(self, task: str, batch_size: int, factor: float) -> _Raw:
         forward, other = (1 - _OTHER_SHARE) * factor, _OTHER_SHARE * factor
-        return self._decode(task, batch_size, lambda _: (0, 0, 0), lambda _: (0.0, forward, other))
+        return self._decode(task, batch_size, lambda _: _NO_DRAFT, lambda _: (0.0, forward, other))
 
     def speculative(self, cell: Cell, drafter: SimulatedDrafter, v: float, overhead: float) -> _Raw:
         gamma, alpha = cell.gamma, drafter.alpha_of(cell.task, cell.temperature)
@@ -171,12 +188,16 @@ class _World:
             self.deviations[cell.task] = self.rng.normal(size=conversations)
         chances = np.clip(alpha + drafter.spread * self.deviations[cell.task], 0, 1)
 
-        def one_round(request: int) -> tuple[int, int, int]:
+        def one_round(request: int) -> _Draft:
             if self.rng.random() >= drafter.draft_chance:
-                return 0, 0, 0
-            hits = self.rng.random(gamma) < chances[request // self.turns]
-            accepted = gamma if hits.all() else int(np.argmin(hits))
-            return gamma, min(accepted + 1, gamma), accepted
+                return _NO_DRAFT
+            length = gamma
+            if drafter.shortest is not None:
+                length = int(self.rng.integers(drafter.shortest, gamma, endpoint=True))
+            hits = self.rng.random(length) < chances[request // self.turns]
+            accepted = length if hits.all() else int(np.argmin(hits))
+            path = list(range(1, accepted + 1)) if drafter.nodes else None
+            return _Draft(drafter.nodes or length, length, accepted, path)
 
         def one_step(longest: int) -> tuple[float, float, float]:
             draft = drafter.d0 + longest * drafter.c
@@ -188,7 +209,7 @@ class _World:
         self,
         task: str,
         batch_size: int,
-        one_round: Callable[[int], tuple[int, int, int]],
+        one_round: Callable[[int], _Draft],
         one_step: Callable[[int], tuple[float, float, float]],
     ) -> _Raw:
         waiting = list(range(self.prompts))
@@ -204,11 +225,11 @@ class _World:
                     slots[slot] = waiting.pop(0)
             drawn = {slot: one_round(request) for slot, request in slots.items()}
             times = STEP_S * np.exp(self.noise * self.rng.normal(size=3))
-            times = times * one_step(max(drafted for drafted, _, _ in drawn.values()))
+            times = times * one_step(max(draft.levels for draft in drawn.values()))
             active = len(slots)
             for slot, request in list(slots.items()):
-                drafted, evaluated, accepted = drawn[slot]
-                emitted = min(accepted + 1, self.tokens - int(produced[request]))
+                draft = drawn[slot]
+                emitted = min(draft.accepted + 1, self.tokens - int(produced[request]))
                 row = {
                     "prompt_id": f"{task}-{request}",
                     "request": request,
@@ -217,14 +238,14 @@ class _World:
                     "round": int(num_rounds[request]),
                     "position": int(produced[request]),
                     "context_length": 100 + int(produced[request]),
-                    "num_verified": drafted + 1,
-                    "num_drafted": drafted,
-                    "draft_levels": drafted,
-                    "num_evaluated": evaluated,
-                    "num_accepted": accepted,
+                    "num_verified": draft.nodes + 1,
+                    "num_drafted": draft.nodes,
+                    "draft_levels": draft.levels,
+                    "num_evaluated": min(draft.accepted + 1, draft.levels),
+                    "num_accepted": draft.accepted,
                     "num_emitted": emitted,
                     "overlap": None,
-                    "path": None,
+                    "path": draft.path,
                     "draft_s": float(times[0]),
                     "verify_s": float(times[1]),
                     "other_s": float(times[2]),

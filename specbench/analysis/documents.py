@@ -5,6 +5,7 @@ Intervals are [low, high] in JSON and two columns in CSV; what is not known is n
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -36,6 +37,7 @@ def fit_rows(run: RunFit) -> list[dict[str, Any]]:
         head = {
             **_setting(group.key.setting),
             "drafter": group.key.drafter,
+            "draft_form": group.draft_form,
             "synthetic": group.synthetic,
             "fit_alpha": group.alpha,
             **_ends("fit_alpha", group.alpha_ci),
@@ -54,6 +56,7 @@ def optimal_document(answer: Answer) -> dict[str, Any]:
             {
                 **_setting(group.fit.key.setting),
                 "drafter": group.fit.key.drafter,
+                "draft_form": group.fit.draft_form,
                 "synthetic": group.fit.synthetic,
                 "alpha": group.fit.alpha,
                 "alpha_ci": _list(group.fit.alpha_ci),
@@ -71,6 +74,7 @@ def optimal_document(answer: Answer) -> dict[str, Any]:
                 **_setting(policy.setting),
                 "drafter": policy.drafter,
                 **_choice(policy.choice),
+                "options": policy.options,
                 "decided": policy.decided,
                 "reason": policy.reason,
             }
@@ -91,6 +95,7 @@ def optimal_rows(answer: Answer) -> list[dict[str, Any]]:
                 {
                     **_setting(key.setting),
                     "drafter": key.drafter,
+                    "draft_form": group.fit.draft_form,
                     "synthetic": group.fit.synthetic,
                     "alpha": group.fit.alpha,
                     "cost": group.fit.c,
@@ -107,6 +112,7 @@ def _group(group: GroupFit) -> dict[str, Any]:
     return {
         **_setting(group.key.setting),
         "drafter": group.key.drafter,
+        "draft_form": group.draft_form,
         "synthetic": group.synthetic,
         "alpha": group.alpha,
         "alpha_ci": _list(group.alpha_ci),
@@ -150,6 +156,7 @@ def _curve_point(group: DrafterAnswer, point: ModelPoint) -> dict[str, Any]:
         "source": point.source,
         "measured_speedup": measured.speedup if measured else None,
         "speedup_ci": _list(measured.speedup_ci) if measured else None,
+        "draft_length_mean": measured.draft_length_mean if measured else None,
     }
 
 
@@ -162,11 +169,13 @@ def _list(interval: tuple[float, float] | None) -> list[float] | None:
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    """Intervals as two columns."""
+    """Intervals as two columns, other lists as JSON in one."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _INTERVALS:
             flat |= _ends(name.removesuffix("_ci"), value)
+        elif isinstance(value, list):
+            flat[name] = json.dumps(value)
         else:
             flat[name] = value
     return flat

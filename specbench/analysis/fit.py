@@ -5,6 +5,9 @@ baseline). Alpha and c are pooled over the group's gammas and repeats, because t
 one of each; alpha's interval clusters by conversation, c's by conversation at batch 1 and by time
 block above. Everything per gamma comes from the same summary as the records' own lines.
 
+Trees and adaptive drafts have no single alpha: for them nothing is built on the pooled one, there
+is no closed form, and what a gamma gives is expected from its own acceptance, depth by depth.
+
 >>> fit = fit_run(load_run("results/main"))                                     # doctest: +SKIP
 >>> fit.groups[0].alpha, fit.groups[0].points[0].error_closed_form             # doctest: +SKIP
 """
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from specbench.analysis.costs import Costs, counts_by_conversation
-from specbench.analysis.model import RoundModel
+from specbench.analysis.model import MeasuredRounds, RoundModel, expected_tokens, model_of
 from specbench.analysis.notes import run_notes
 from specbench.analysis.pooling import (
     DIVERGED,
@@ -31,7 +34,7 @@ from specbench.analysis.pooling import (
 )
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
-from specbench.records.schema import CellRecord
+from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns, integers
 from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
@@ -50,8 +53,12 @@ class GammaFit:
     Attributes:
         cut_share: tokens cut at stop tokens and length limits / tokens committed before the cut:
             the models don't know them, so long outputs come closer to the models.
-        closed_form: speedup from the group's alpha and c alone.
-        extended: speedup from the group's alpha and this gamma's round times and draft lengths.
+        draft_length_counts: rounds that drafted 0, 1, ..., gamma tokens, or levels of a tree.
+        expected_tokens: per round; of trees from the acceptance at each depth, of adaptive drafts
+            from how often each depth was survived. None for a chain, whose alpha is the group's.
+        closed_form: speedup from the group's alpha and c alone; chains of fixed length only.
+        extended: speedup from this gamma's round times and either the group's alpha and this
+            gamma's draft lengths, or ``expected_tokens``.
         noise_floor: how much the block's baselines differ.
         lossless: the worst verdict of the cells.
     """
@@ -62,7 +69,11 @@ class GammaFit:
     alpha: float | None
     alpha_ci: tuple[float, float] | None
     tau: float | None
+    alpha_by_position: list[float | None] | None
+    survival_by_position: list[float] | None
     draft_length_mean: float | None
+    draft_length_counts: list[int] | None
+    expected_tokens: float | None
     cut_share: float | None
     c: float | None
     v: float | None
@@ -90,14 +101,17 @@ class GroupFit:
     """One drafter in one setting.
 
     Attributes:
+        draft_form: what gamma means; alpha can be compared between chains only.
         c: time of one drafter step in units of T1; None without a baseline.
         overhead: mean remaining time of a round in units of T1, over all gammas.
         num_prompts: conversations that the intervals rest on.
-        model: the extended model; None where c or alpha is not known.
+        model: the extended model, for trees and adaptive drafts at measured gammas only; None
+            where c or alpha is not known.
         points: one per measured gamma, ascending.
     """
 
     key: GroupKey
+    draft_form: DraftForm
     alpha: float | None
     alpha_ci: tuple[float, float] | None
     c: float | None
@@ -105,7 +119,7 @@ class GroupFit:
     overhead: float | None
     noise_floor: float | None
     num_prompts: int
-    model: RoundModel | None
+    model: RoundModel | MeasuredRounds | None
     points: tuple[GammaFit, ...]
     warnings: tuple[str, ...]
 
@@ -168,19 +182,24 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
     alpha, interval = estimators.alpha(hits, trials), ratio_interval(hits, trials)
     costs = Costs(raw, baselines, group.key.setting.batch_size)
     c, c_ci = costs.drafter_step()
+    summaries = {
+        gamma: summarize(cells[0], *raw[gamma], baselines=baselines)
+        for gamma, cells in group.cells.items()
+    }
+    tokens = expected_tokens(group.draft_form, summaries)
     model = None
     if alpha is not None and c is not None:
-        model = RoundModel(alpha, c, costs.shapes())
+        model = model_of(group.draft_form, alpha, c, tokens, costs.shapes())
     points: list[GammaFit] = []
     told: dict[str, None] = {}
     for gamma, cells in group.cells.items():
-        summary = summarize(cells[0], *raw[gamma], baselines=baselines)
-        points.append(_point(cells, summary, raw[gamma], model))
-        told |= dict.fromkeys(summary["warnings"])
+        points.append(_point(cells, summaries[gamma], raw[gamma], model, tokens.get(gamma)))
+        told |= dict.fromkeys(summaries[gamma]["warnings"])
         if points[-1].lossless == DIVERGED:
             told[f"{DIVERGED} at γ = {gamma}"] = None
     return GroupFit(
         key=group.key,
+        draft_form=group.draft_form,
         alpha=alpha,
         alpha_ci=interval.ends if interval else None,
         c=c,
@@ -195,16 +214,25 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
 
 
 def _point(
-    cells: Sequence[CellRecord], summary: dict[str, Any], raw: Raw, model: RoundModel | None
+    cells: Sequence[CellRecord],
+    summary: dict[str, Any],
+    raw: Raw,
+    model: RoundModel | MeasuredRounds | None,
+    tokens: float | None,
 ) -> GammaFit:
     gamma = cells[0].gamma
     measured: dict[str, Any] = {name: summary.get(name) for name in _FROM_SUMMARY}
+    closed = None
+    if isinstance(model, RoundModel):
+        closed = closed_form.speedup(model.alpha, gamma, model.c)
+    modelled = model.at(gamma) if model and gamma in model.shapes else None
     return GammaFit(
         gamma=gamma,
         num_cells=len(cells),
+        expected_tokens=tokens,
         cut_share=_cut_share(raw[0]),
-        closed_form=closed_form.speedup(model.alpha, gamma, model.c) if model else None,
-        extended=model.at(gamma).speedup if model and gamma in model.shapes else None,
+        closed_form=closed,
+        extended=modelled.speedup if modelled else None,
         lossless=_worst([cell.lossless for cell in cells]),
         **measured,
     )
@@ -215,7 +243,10 @@ _FROM_SUMMARY = (
     "alpha",
     "alpha_ci",
     "tau",
+    "alpha_by_position",
+    "survival_by_position",
     "draft_length_mean",
+    "draft_length_counts",
     "c",
     "v",
     "overhead",

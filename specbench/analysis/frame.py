@@ -6,12 +6,15 @@ column                          meaning
 run, target, backend            where it was measured
 task, temperature, batch_size   the setting, with top_k and top_p
 drafter, gamma, synthetic       what was measured; synthetic drafters calibrate
-alpha, alpha_low, alpha_high    of this gamma, with its 95% interval
+draft_form                      chain, tree or adaptive: what gamma means
+num_cells                       cells behind the row, one per repeat
+alpha, alpha_low, alpha_high    of this gamma, with its 95% interval; comparable between chains
 speedup, speedup_low,           measured, with its 95% interval
 speedup_high
 tau, c, v, overhead             of this gamma; times in units of T1
+draft_length_mean               tokens drafted per round, or levels of a tree
 fit_alpha, fit_c                of the group, pooled over gammas: what the closed form uses
-closed_form, extended           predicted speedups
+closed_form, extended           predicted speedups; the closed form of chains only
 noise_floor                     difference of the block's baselines, 0.02 for 2%
 lossless                        the verdict, None above temperature 0
 ==============================  =================================================================
@@ -27,9 +30,21 @@ import pandas as pd
 
 from specbench.analysis.fit import GammaFit, GroupFit, RunFit
 
-_POINT = ("gamma", "alpha", "tau", "c", "v", "overhead", "speedup", "closed_form", "extended")
+_POINT = (
+    "gamma",
+    "num_cells",
+    "alpha",
+    "tau",
+    "draft_length_mean",
+    "c",
+    "v",
+    "overhead",
+    "speedup",
+    "closed_form",
+    "extended",
+)
 _NUMBERS = (
-    *_POINT[1:],
+    *_POINT[2:],
     "alpha_low",
     "alpha_high",
     "speedup_low",
@@ -59,6 +74,7 @@ def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, 
         **group.key.setting._asdict(),
         "target": run.target,
         "drafter": group.key.drafter,
+        "draft_form": group.draft_form,
         "synthetic": group.synthetic,
         **{name: getattr(point, name) for name in _POINT},
         "alpha_low": alpha[0],

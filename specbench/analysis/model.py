@@ -3,11 +3,14 @@
 The closed form assumes that every round drafts gamma tokens, that verifying them costs one target
 step and that nothing else costs anything. Here all three are taken from the run: the shares of
 rounds that drafted 0, 1, ... tokens, and the mean time of a round's draft, verify and remaining
-work in units of T1. Only alpha, one number for all gammas, is still a model.
+work in units of T1. Only alpha, one number for all gammas, is still a model: :class:`RoundModel`.
 
 Between measured gammas times and tokens are interpolated, below the smallest they are led towards a
 round that drafts nothing (no draft time, v = 1), and beyond the largest nothing measured is left:
 there the closed form answers, and the point says so.
+
+Trees and adaptive drafts have no such alpha. :class:`MeasuredRounds` answers for them, at the
+gammas that were measured and at no other.
 
 >>> model = RoundModel(0.8, 0.02, {4: RoundShape((0.0, 0.0, 0.0, 0.0, 1.0), 0.08, 1.0, 0.0)})
 >>> round(model.at(4).speedup, 3), model.at(4).source
@@ -18,10 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from specbench.errors import SpecbenchError
-from specbench.theory import closed_form
+from specbench.records.schema import DraftForm
+from specbench.theory import by_depth, closed_form
 
 Source = Literal["measured", "interpolated", "extrapolated"]
 """Where a point's round times come from; an extrapolated point is the closed form's."""
@@ -66,6 +70,42 @@ class ModelPoint:
     source: Source
 
 
+PLAIN = ModelPoint(0, 1.0, 1.0, "measured")
+
+
+def _point(gamma: int, tokens: float, shape: RoundShape, source: Source) -> ModelPoint:
+    speedup = closed_form.extended_speedup(
+        max(tokens, 1.0), 0, 0.0, v=shape.verify, overhead=shape.other, d0=shape.draft
+    )
+    return ModelPoint(gamma, tokens, speedup, source)
+
+
+@dataclass(frozen=True)
+class MeasuredRounds:
+    """Speedup of what has no single alpha, from the tokens and times of each measured gamma.
+
+    Attributes:
+        tokens: measured gamma -> expected tokens per round (:mod:`specbench.theory.by_depth`).
+        shapes: measured gamma -> what its rounds were like; the same gammas.
+    """
+
+    tokens: Mapping[int, float]
+    shapes: Mapping[int, RoundShape]
+
+    def at(self, gamma: int) -> ModelPoint | None:
+        """The answer at gamma 0, which is plain decoding, or a measured one; None elsewhere."""
+        if gamma == 0:
+            return PLAIN
+        if gamma not in self.shapes:
+            return None
+        return _point(gamma, self.tokens[gamma], self.shapes[gamma], "measured")
+
+    def curve(self, max_gamma: int) -> list[ModelPoint]:
+        """Gamma 0 and the measured ones up to ``max_gamma``."""
+        found = (self.at(gamma) for gamma in (0, *sorted(self.shapes)) if gamma <= max_gamma)
+        return [point for point in found if point is not None]
+
+
 @dataclass(frozen=True)
 class RoundModel:
     """Tokens per round and speedup at any gamma, for one drafter, task, temperature and batch size.
@@ -89,11 +129,10 @@ class RoundModel:
         if gamma < 0:
             raise SpecbenchError(f"gamma {gamma} is out of range", "Give 0 or more")
         if gamma == 0:
-            return ModelPoint(0, 1.0, 1.0, "measured")
+            return PLAIN
         if gamma in self.shapes:
             shape = self.shapes[gamma]
-            tokens = self._tokens(shape.draft_lengths)
-            return self._point(gamma, tokens, shape.draft, shape.verify, shape.other, "measured")
+            return _point(gamma, self._tokens(shape.draft_lengths), shape, "measured")
         above = min((known for known in self.shapes if known > gamma), default=None)
         if above is None:
             tokens = closed_form.expected_tokens(self.alpha, gamma)
@@ -110,14 +149,13 @@ class RoundModel:
         tokens = self._tokens(high.capped(gamma))
         if below:
             tokens = between(self._tokens(low.capped(gamma)), tokens)
-        return self._point(
-            gamma,
-            tokens,
+        shape = RoundShape(
+            high.capped(gamma),
             between(low.draft, high.draft),
             between(low.verify, high.verify),
             between(low.other, high.other),
-            "interpolated",
         )
+        return _point(gamma, tokens, shape, "interpolated")
 
     def curve(self, max_gamma: int) -> list[ModelPoint]:
         """The model at gamma 0, 1, ..., max_gamma."""
@@ -131,11 +169,34 @@ class RoundModel:
             if share
         )
 
-    @staticmethod
-    def _point(
-        gamma: int, tokens: float, draft: float, verify: float, other: float, source: Source
-    ) -> ModelPoint:
-        speedup = closed_form.extended_speedup(
-            max(tokens, 1.0), 0, 0.0, v=verify, overhead=other, d0=draft
-        )
-        return ModelPoint(gamma, tokens, speedup, source)
+
+def expected_tokens(
+    form: DraftForm, summaries: Mapping[int, Mapping[str, Any]]
+) -> dict[int, float]:
+    """Gamma -> tokens per round, of a drafter that has no single alpha; nothing for a chain.
+
+    Args:
+        form: what gamma means for the drafter.
+        summaries: gamma -> the acceptance fields of a cell's record.
+    """
+    found = {}
+    for gamma, summary in summaries.items():
+        alphas, survival = summary["alpha_by_position"], summary["survival_by_position"]
+        if form == "tree" and summary["alpha"] is not None:
+            found[gamma] = by_depth.expected_tokens(alphas)
+        elif form == "adaptive" and survival is not None:
+            found[gamma] = by_depth.surviving_tokens(survival)
+    return found
+
+
+def model_of(
+    form: DraftForm,
+    alpha: float,
+    c: float,
+    tokens: Mapping[int, float],
+    shapes: Mapping[int, RoundShape],
+) -> RoundModel | MeasuredRounds:
+    """The model that fits a form: one alpha for a chain, else ``tokens`` where they are known."""
+    if form == "chain":
+        return RoundModel(alpha, c, shapes)
+    return MeasuredRounds(tokens, {g: shape for g, shape in shapes.items() if g in tokens})

@@ -1,9 +1,16 @@
-"""Long names (``model:ORG/NAME,key=value``) broken into lines where a reader would break them."""
+"""Drafters and their gamma in little room: long SPECs broken, shortened or cut in the middle."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from specbench.records.schema import DraftForm
+
+_VALUE = re.compile(r"(?<=[:=])[^:=,]+")
 _PART = re.compile(r"[^/:,\- ]+[/:,\- ]?|[/:,\- ]")
 
 
@@ -21,3 +28,60 @@ def broken(name: str, width: int) -> list[str]:
         while len(lines[-1].rstrip()) > width:
             lines[-1:] = [lines[-1][:width], lines[-1][width:]]
     return [line.rstrip() for line in lines]
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Each SPEC with its paths cut to their last part, where that still tells all of them apart.
+
+    A hub's ORG/NAME is no path and stays: it is what one types.
+
+    >>> list(short_names(["eagle:/data/heads/one,tree=24", "model:ORG/NAME"]).values())
+    ['eagle:one,tree=24', 'model:ORG/NAME']
+    """
+    short = {name: _VALUE.sub(_last_part, name) for name in dict.fromkeys(names)}
+    count = Counter(short.values())
+    return {name: text if count[text] == 1 else name for name, text in short.items()}
+
+
+def _last_part(value: re.Match[str]) -> str:
+    text = value[0].rstrip("/")
+    is_path = text.startswith(("/", "./", "../", "~")) or text.count("/") > 1
+    return text.rpartition("/")[2] if is_path else value[0]
+
+
+def cut_in_middle(text: str, width: int) -> str:
+    """At most ``width`` characters, both ends kept: what tells SPECs apart stands at either.
+
+    >>> cut_in_middle("model:a-long-folder,gamma=auto", 20)
+    'model:a-lo…amma=auto'
+    """
+    if len(text) <= width:
+        return text
+    tail = max(width - 1, 0) // 2
+    head = max(width - 1, 0) - tail
+    return f"{text[:head]}…{text[len(text) - tail :]}"[: max(width, 0)]
+
+
+def gamma_label(form: DraftForm, gamma: int, mean_length: float | None = None) -> str:
+    """Gamma as tables show it; of an adaptive draft the longest allowed and, if known, the mean.
+
+    >>> gamma_label("chain", 4), gamma_label("adaptive", 8, 3.14)
+    ('4', '≤8 (3.1)')
+    """
+    if form != "adaptive":
+        return str(gamma)
+    return f"≤{gamma}" if mean_length is None else f"≤{gamma} ({mean_length:.1f})"
+
+
+def with_gamma(drafter: str, form: DraftForm, gamma: int) -> str:
+    """A drafter with its gamma, e.g. ``ngram γ = 4`` or ``eagle:PATH,gamma=auto γ ≤ 8``."""
+    return f"{drafter} γ {'≤' if form == 'adaptive' else '='} {gamma}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "prompt"), counted(12, "prompt")
+    ('1 prompt', '12 prompts')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from specbench.analysis.names import counted, with_gamma
 from specbench.analysis.pooling import DIVERGED
 from specbench.records.schema import CellRecord
 from specbench.records.summary import FEW_PROMPTS
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from specbench.analysis.fit import GroupFit
 
 _NAMED = 3  # so many are named one by one, the others counted
+_UNEVEN = 1.5  # c at the shortest draft over c at the longest, from which one c misleads,
+_WORTH_SAYING = 0.02  # if drafting takes at least this share of a baseline step
 
 
 def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple[str, ...]:
@@ -31,13 +34,14 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
         tasks = _some(dict.fromkeys(group.key.setting.task for group in few))
         fewest = min(group.num_prompts for group in few)
         notes.append(
-            f"few prompts: intervals rest on {fewest} {_plural('conversation', fewest)} ({tasks}); "
+            f"few prompts: intervals rest on {counted(fewest, 'conversation')} ({tasks}); "
             f"from {FEW_PROMPTS} on they mean something (--prompts)"
         )
     partial = [group for group in groups if group.model is not None and group.noise_floor is None]
     if partial:
         where = _some(dict.fromkeys(str(group.key.setting) for group in partial))
         notes.append(f"only one baseline finished, so there is no noise floor: {where}")
+    notes += _uneven_costs(groups)
     if any("all slots full" in text for group in groups for text in group.warnings):
         notes.append("some cells never had all slots full: their speed is over all steps")
     return tuple(notes)
@@ -45,7 +49,7 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
 
 def _diverged(groups: Iterable[GroupFit]) -> list[str]:
     where = [
-        f"{group.key.drafter} γ = {point.gamma} ({group.key.setting})"
+        f"{with_gamma(group.key.drafter, group.draft_form, point.gamma)} ({group.key.setting})"
         for group in groups
         for point in group.points
         if point.lossless == DIVERGED
@@ -70,23 +74,45 @@ def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
     return [f"no baseline finished, so there is no speedup, c or v: {_some(settings)}"]
 
 
+def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
+    """Drafters whose draft costs much the same at every length, like heads that run at once."""
+    uneven = []
+    for group in groups:
+        known = [point for point in group.points if point.c and point.draft_length_mean]
+        if len(known) < 2:
+            continue
+        (short, c), (long, least) = (
+            (point.gamma, point.c or 0.0) for point in (known[0], known[-1])
+        )
+        draft = least * (known[-1].draft_length_mean or 0.0)
+        if c >= _UNEVEN * least and draft >= _WORTH_SAYING:
+            uneven.append(f"{group.key}, {c:.3f} at γ = {short}, {least:.3f} at γ = {long}")
+    if not uneven:
+        return []
+    return [
+        "a draft costs much the same at every γ, so no single c describes it and the closed form "
+        f"misleads; the extended model has each γ's own draft time: c of {_some(uneven)}"
+    ]
+
+
 def _failed(failed: Sequence[CellRecord]) -> list[str]:
     if not failed:
         return []
     named = [
-        f"{cell.baseline + ' baseline' if cell.baseline else f'{cell.drafter} γ = {cell.gamma}'} "
-        f"({cell.task}, T = {cell.temperature:g}, batch {cell.batch_size}): "
+        f"{_cell_name(cell)} ({cell.task}, T = {cell.temperature:g}, batch {cell.batch_size}): "
         f"{cell.error or cell.status.replace('_', ' ')}"
         for cell in failed
     ]
-    return [f"{len(failed)} {_plural('cell', len(failed))} failed and left out: {_some(named)}"]
+    return [f"{counted(len(failed), 'cell')} failed and left out: {_some(named)}"]
+
+
+def _cell_name(cell: CellRecord) -> str:
+    if cell.baseline:
+        return f"{cell.baseline} baseline"
+    return with_gamma(cell.drafter, cell.draft_form, cell.gamma)
 
 
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     return "; ".join(listed[:_NAMED]) + more
-
-
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"

@@ -3,7 +3,9 @@
 The rule, for each (task, temperature, batch size):
 
 1. Every drafter's gammas up to its largest measured one are scored by the extended model
-   (:mod:`specbench.analysis.model`).
+   (:mod:`specbench.analysis.model`); of trees and adaptive drafts only measured ones. A tree gets
+   no more than its measured speedup: what is expected of it by depth takes every accepted path to
+   go on, which is too much where paths end at leaves.
 2. A (drafter, gamma) counts only with evidence: its measured speedup's 95% interval lies above 1,
    and the speedup itself above the noise floor of the block's baselines. A gamma that was not
    measured borrows the weaker evidence of its two measured neighbours.
@@ -17,11 +19,13 @@ Gammas beyond the largest measured one stay on the curve, marked as extrapolated
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from specbench.analysis.fit import DIVERGED, GammaFit, GroupFit, RunFit, Setting
 from specbench.analysis.model import ModelPoint
+from specbench.analysis.names import counted
 from specbench.errors import SpecbenchError
 
 
@@ -64,6 +68,13 @@ class Policy:
     choice: Choice
     reason: str
     decided: bool = True
+
+    @property
+    def options(self) -> str | None:
+        """What to type after ``specbench run``; None where nothing is shown to pay."""
+        if not self.choice.gamma:
+            return None
+        return f"--drafter {shlex.quote(self.drafter)} --gamma {self.choice.gamma}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +147,10 @@ def _choice(group: GroupFit, point: ModelPoint) -> Choice:
     if not witnesses:
         return Choice(point.gamma, point.speedup, None, "no speedup was measured near it")
     weakest = min(witnesses, key=_lower_bound)
-    return Choice(point.gamma, point.speedup, weakest, _against(group, weakest))
+    expected = point.speedup
+    if group.draft_form == "tree" and weakest.speedup is not None:
+        expected = min(expected, weakest.speedup)
+    return Choice(point.gamma, expected, weakest, _against(group, weakest))
 
 
 def _lower_bound(point: GammaFit) -> float:
@@ -153,7 +167,7 @@ def _against(group: GroupFit, point: GammaFit) -> str:
     if point.speedup_ci is None:
         return (
             f"{point.speedup:.2f} measured at γ = {point.gamma} has no interval "
-            f"({group.num_prompts} {'prompt' if group.num_prompts == 1 else 'prompts'})"
+            f"({counted(group.num_prompts, 'prompt')})"
         )
     low, high = point.speedup_ci
     if low <= 1.0:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specbench.records.reading import Run
-from specbench.records.schema import CellRecord
+from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns
 
 DIVERGED = "DIVERGED"
@@ -67,6 +67,11 @@ class Group:
     key: GroupKey
     cells: Mapping[int, Sequence[CellRecord]]
     baselines: Sequence[CellRecord]
+
+    @property
+    def draft_form(self) -> DraftForm:
+        """What gamma means for this drafter."""
+        return next(cells[0].draft_form for cells in self.cells.values())
 
 
 def groups(cells: Iterable[CellRecord]) -> list[Group]:

@@ -1,4 +1,7 @@
-"""The tables of ``specbench fit``: per task, what was fitted, then theory beside measurement."""
+"""The tables of ``specbench fit``: per task, what was fitted, then theory beside measurement.
+
+Trees and adaptive drafts, which no single alpha describes, have a third one: depth by depth.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.fit import DIVERGED
+from specbench.analysis.names import gamma_label, short_names
 from specbench.cli._output import (
+    FORM_MARKS,
     SYNTHETIC_NOTE,
     beside_label,
+    form_notes,
     number,
     percent,
     print_table,
@@ -31,22 +37,33 @@ _COMPARED = (
     "error",
     "measured (95%)",
 )
+_BY_DEPTH = ("drafter", "T", "B", "γ", "tokens", " α at depth 1, 2, ...")
 _LABEL_WIDTH = 13
+_DEPTHS_PER_LINE = 8
 
 
 def print_fit(run: RunFit) -> None:
     """Print all tasks of a fitted run, in the order in which they were measured."""
+    names = short_names(group.key.drafter for group in run.groups)
     for task in dict.fromkeys(group.key.setting.task for group in run.groups):
         groups = [group for group in run.groups if group.key.setting.task == task]
         fitted: list[list[str]] = []
         compared: list[list[str]] = []
+        by_depth: list[list[str]] = []
         for group in groups:
-            label = group.key.drafter
+            label = names[group.key.drafter]
             fitted += beside_label(label, [_fitted(group)], _LABEL_WIDTH)
             compared += beside_label(label, _compared(group), _LABEL_WIDTH)
+            if group.draft_form != "chain":
+                by_depth += beside_label(label, _by_depth(group), _LABEL_WIDTH)
         print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
         print_table(f"{task}: speedup, predicted and measured", _COMPARED, compared)
-    print("T temperature · B batch size · c, v, o in units of the baseline's step time")
+        if by_depth:
+            print_table(f"{task}: acceptance by depth", _BY_DEPTH, by_depth, last_is_text=True)
+    print("T temperature · B batch size · c, v, o in units of the baseline's step time,")
+    print("c per drafted token (of a tree: per level)")
+    for line in form_notes({group.draft_form for group in run.groups}, "extended"):
+        print(line)
     print("error = predicted / measured - 1 · ~ interval or noise floor holds 1")
     if any(point.lossless == DIVERGED for group in run.groups for point in group.points):
         print("* output DIVERGED from plain decoding: the speedup means nothing")
@@ -61,12 +78,39 @@ def _fitted(group: GroupFit) -> list[str]:
     return [
         f"{setting.temperature:g}",
         str(setting.batch_size),
-        with_interval(group.alpha, group.alpha_ci),
+        _alpha(group),
         with_interval(group.c, group.c_ci, 3),
         low if low == high else f"{low}–{high}",
         number(group.overhead),
         "-" if group.noise_floor is None else f"±{group.noise_floor:.1%}",
     ]
+
+
+def _alpha(group: GroupFit) -> str:
+    mark = FORM_MARKS[group.draft_form] if group.alpha is not None else ""
+    return mark + with_interval(group.alpha, group.alpha_ci)
+
+
+def _by_depth(group: GroupFit) -> list[list[str]]:
+    """Rows of one group: per gamma the tokens expected of a round, and alpha at each depth."""
+    setting = group.key.setting
+    rows: list[list[str]] = []
+    for point in group.points:
+        alphas = [number(alpha).removeprefix("0") for alpha in point.alpha_by_position or ()]
+        lines = [
+            " ".join(f"{alpha:>4}" for alpha in alphas[start : start + _DEPTHS_PER_LINE])
+            for start in range(0, max(len(alphas), 1), _DEPTHS_PER_LINE)
+        ]
+        head = [
+            "" if rows else f"{setting.temperature:g}",
+            "" if rows else str(setting.batch_size),
+            gamma_label(group.draft_form, point.gamma, point.draft_length_mean),
+            number(point.expected_tokens),
+        ]
+        for line in lines:
+            rows.append([*head, line])
+            head = [""] * len(head)
+    return rows
 
 
 def _compared(group: GroupFit) -> list[list[str]]:
@@ -78,7 +122,7 @@ def _compared(group: GroupFit) -> list[list[str]]:
             [
                 f"{setting.temperature:g}" if first else "",
                 str(setting.batch_size) if first else "",
-                str(point.gamma),
+                gamma_label(group.draft_form, point.gamma),
                 number(point.tau),
                 number(point.closed_form),
                 percent(point.error_closed_form),

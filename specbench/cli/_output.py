@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -16,6 +16,31 @@ from specbench.errors import SpecbenchError
 _WIDEST = 400
 
 SYNTHETIC_NOTE = "synthetic drafters calibrate the instrument and are never recommended"
+
+FORM_MARKS = {"chain": "", "tree": "†", "adaptive": "‡"}
+"""What stands before numbers that are not those of a chain of fixed length."""
+
+_FORM_NOTES = {
+    "tree": (
+        "† tree: γ is its levels; α takes a level as accepted if one of its branches is,",
+        "  so it is no chain's α; no closed form, {} from α at each depth",
+    ),
+    "adaptive": (
+        "‡ gamma=auto: γ is the longest draft (mean length); α is of easier tokens, not",
+        "  that of a fixed γ; no closed form, {} from what was accepted by depth",
+    ),
+}
+
+
+def form_notes(forms: Collection[str], column: str) -> list[str]:
+    """The lines under a table that say what its marks mean; none where all drafts are chains.
+
+    Args:
+        forms: of the drafts in the table.
+        column: the prediction's heading.
+    """
+    notes = [lines for form, lines in _FORM_NOTES.items() if form in forms]
+    return [line.format(column) for lines in notes for line in lines]
 
 
 class OutputFormat(StrEnum):
@@ -99,7 +124,11 @@ def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[
 
 
 def print_table(
-    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    texts: int = 1,
+    last_is_text: bool = False,
 ) -> None:
     """A table of text with its title, legible without colour.
 
@@ -107,13 +136,15 @@ def print_table(
         headings: one per column.
         rows: with as many fields each.
         texts: so many leading columns are text and aligned left; the others are numbers.
+        last_is_text: so is the last one.
     """
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="underline")
     for index, heading in enumerate(headings):
-        justify: Literal["left", "right"] = "left" if index < texts else "right"
+        is_text = index < texts or (last_is_text and index == len(headings) - 1)
+        justify: Literal["left", "right"] = "left" if is_text else "right"
         table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*row)

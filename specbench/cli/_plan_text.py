@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from specbench.analysis.names import broken, counted
 
 if TYPE_CHECKING:
     from specbench.records.schema import Cell
@@ -24,31 +27,41 @@ def plan_lines(plan: Any, sweep: SweepConfig) -> list[str]:
     for cells in blocks.values():
         first = cells[0]
         lines.append(block_title(first))
-        drafted = sorted((c.drafter, c.gamma) for c in cells if c.baseline is None)
-        for drafter in dict.fromkeys(name for name, _ in drafted):
-            gammas = ", ".join(str(gamma) for name, gamma in drafted if name == drafter)
-            lines.append(f"  {drafter}  γ = {gammas}")
+        drafted = [cell for cell in cells if cell.baseline is None]
+        for drafter in sorted({cell.drafter for cell in drafted}):
+            lines += _drafter_lines([cell for cell in drafted if cell.drafter == drafter])
         baselines = sum(c.baseline is not None for c in cells)
-        lines.append(f"  none (plain decoding)  {baselines} times")
+        lines.append(f"  none (plain decoding)  {counted(baselines, 'time')}")
     reasons = Counter(str(entry["reason"]) for entry in plan.dropped)
     if reasons:
-        lines += ["", f"dropped {len(plan.dropped)} cells that cannot exist:"]
+        lines += ["", f"dropped {counted(len(plan.dropped), 'cell')} that cannot exist:"]
         lines += [f"  {count} × {reason}" for reason, count in reasons.items()]
     most = len(plan.cells) * sweep.prompts * sweep.max_new_tokens
     lines += [
         "",
-        f"{len(plan.cells)} cells in {len(blocks)} blocks, "
-        f"{sweep.prompts} prompts × {sweep.max_new_tokens} tokens each:",
+        f"{counted(len(plan.cells), 'cell')} in {counted(len(blocks), 'block')}, "
+        f"{counted(sweep.prompts, 'prompt')} × {counted(sweep.max_new_tokens, 'token')} each:",
         f"at most {most:,} tokens to generate, twice that for prompts of two turns",
     ]
     return lines
 
 
-def estimate_lines(plan: Any, sweep: SweepConfig, weight_bytes: int, rate: float) -> list[str]:
-    """How long the plan takes if every step costs one reading of the target's weights.
+def _drafter_lines(cells: Sequence[Cell]) -> list[str]:
+    """A drafter with its gammas, the SPEC whole because it is to be checked before it runs."""
+    first = cells[0]
+    gammas = ", ".join(str(gamma) for gamma in sorted({cell.gamma for cell in cells}))
+    sign = "≤" if first.draft_form == "adaptive" else "="
+    line = f"  {first.drafter}  γ {sign} {gammas}"
+    if len(line) <= 80:
+        return [line]
+    return [*(f"  {part}" for part in broken(first.drafter, 78)), f"    γ {sign} {gammas}"]
 
-    That is the floor of plain decoding. Speculation needs fewer target steps but adds the
-    drafter's, and prompts have to be read too, so it is an order of magnitude and says so.
+
+def estimate_lines(plan: Any, sweep: SweepConfig, weight_bytes: int, rate: float) -> list[str]:
+    """How long the plan takes at least: one reading of the target's weights per token and slot.
+
+    That is the floor of plain decoding. Prompts have to be read too, and speculation, which needs
+    fewer target steps, adds the drafter's and dearer verification.
 
     Args:
         plan: its ``cells`` are counted.
@@ -62,7 +75,7 @@ def estimate_lines(plan: Any, sweep: SweepConfig, weight_bytes: int, rate: float
     )
     seconds = steps * weight_bytes / rate
     return [
-        f"estimate: about {duration(seconds)}, if each step costs one reading of the weights",
+        f"estimate: at least {duration(seconds)}, if each step costs one reading of the weights",
         f"({weight_bytes / 1e9:.2f} GB at the measured {rate / 1e9:.1f} GB/s)",
     ]
 

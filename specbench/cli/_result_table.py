@@ -1,6 +1,7 @@
 """The tables at the end of a run: one per task, 80 columns, legible without colour.
 
-Numbers come from the cells' records; only the closed-form prediction is computed here. What a
+Numbers come from the cells' records; only the theory's prediction is computed here: for chains the
+closed form, for trees and adaptive drafts what was accepted depth by depth, which is marked. What a
 number rests on stands beside it: intervals, the noise floor of the block's two baselines, few
 prompts, the losslessness verdict.
 """
@@ -8,20 +9,21 @@ prompts, the losslessness verdict.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specbench.cli._output import with_interval
+from specbench.analysis.names import broken, counted, gamma_label, short_names
+from specbench.cli._output import FORM_MARKS, form_notes, with_interval
 from specbench.cli._plan_text import block_title
-from specbench.theory import closed_form
+from specbench.theory import by_depth, closed_form
 
 if TYPE_CHECKING:
     from specbench.records.schema import CellRecord
 
-_WIDTHS = (12, 2, 13, 4, 5, 6, 15, 6, 9)
-_HEADINGS = ("drafter", "γ", "α (95%)", "τ", "c", "tok/s", "speedup (95%)", "theory", "lossless")
-_LEFT_ALIGNED = {0, 8}
+_LINE = 80
+_ENDS = (15, 29, 34, 40, 47, 63, 70)  # columns that the numbers end at, the first one gamma's
+_HEADINGS = ("γ", "α (95%)", "τ", "c", "tok/s", "speedup (95%)", "theory")
 FEW_PROMPTS = "few prompts"
 
 
@@ -34,7 +36,7 @@ def result_lines(records: Sequence[CellRecord]) -> list[str]:
     if diverged:
         lines += [
             "",
-            f"DIVERGED: {len(diverged)} cells gave other tokens than plain decoding,",
+            f"DIVERGED: {counted(len(diverged), 'cell')} gave other tokens than plain decoding,",
             "and no near tie explains it.",
             "That is a bug in the engine or the drafter; their speedups mean nothing:",
             *(f"  {record.cell_id}" for record in diverged),
@@ -44,7 +46,8 @@ def result_lines(records: Sequence[CellRecord]) -> list[str]:
 
 def task_lines(records: Sequence[CellRecord]) -> list[str]:
     """One task's table: a heading, then per block its title and a row per drafter and gamma."""
-    lines = [_row(_HEADINGS).rstrip()]
+    lines = [_row("drafter", _HEADINGS, "lossless")]
+    names = short_names(record.drafter for record in records)
     for block in sorted({record.block for record in records}):
         cells = [record for record in records if record.block == block]
         lines += ["", *_block_title(cells)]
@@ -53,7 +56,8 @@ def task_lines(records: Sequence[CellRecord]) -> list[str]:
             (cell for cell in cells if not cell.is_baseline),
             key=lambda cell: (cell.drafter, cell.gamma),
         ):
-            lines += _cell_lines(record, name_it=record.drafter != drafter)
+            name = names[record.drafter] if record.drafter != drafter else ""
+            lines += _cell_lines(record, name)
             drafter = record.drafter
         lines += [
             f"  {cell.drafter} ({cell.baseline}) {_failure(cell)}"
@@ -93,31 +97,44 @@ def _block_title(cells: Sequence[CellRecord]) -> list[str]:
     return [one_line] if len(one_line) <= 80 else [title, f"  {detail}"]
 
 
-def _cell_lines(record: CellRecord, name_it: bool) -> list[str]:
-    name = record.drafter if name_it else ""
+def _cell_lines(record: CellRecord, name: str) -> list[str]:
+    """A cell's row, under a line of its own for a name that leaves no room for gamma."""
+    gamma = gamma_label(record.draft_form, record.gamma, record.draft_length_mean)
     lines = []
-    if len(name) > _WIDTHS[0]:
-        lines, name = [name], ""
+    if len(name) + 1 + max(len(gamma), 2) > _ENDS[0]:
+        lines, name = broken(name, _LINE), ""
     if record.status != "ok":
-        return [*lines, f"{name:<{_WIDTHS[0]}} {record.gamma:>{_WIDTHS[1]}}  {_failure(record)}"]
-    fields = (
-        name,
-        str(record.gamma),
-        with_interval(record.alpha, record.alpha_ci),
+        return [*lines, f"{name}{gamma:>{_ENDS[0] - len(name)}}  {_failure(record)}"]
+    mark, theory = FORM_MARKS[record.draft_form], _prediction(record)
+    numbers = (
+        gamma,
+        mark * (record.alpha is not None) + with_interval(record.alpha, record.alpha_ci),
         _number(record.tau, 2, widest=4),
         _number(record.c, 3, widest=5),
         _number(record.tok_per_s, 1, widest=6),
         "~" * inside_noise(record) + with_interval(record.speedup, record.speedup_ci),
-        _number(_prediction(record), 2, widest=6),
-        record.lossless or "-",
+        mark * (theory is not None) + _number(theory, 2, widest=6 - len(mark)),
     )
-    return [*lines, _row(fields).rstrip()]
+    return [*lines, _row(name, numbers, record.lossless or "-")]
 
 
 def _prediction(record: CellRecord) -> float | None:
+    """The speedup if a round cost its draft time and one plain step."""
     if record.alpha is None or record.c is None:
         return None
-    return closed_form.speedup(record.alpha, record.gamma, record.c)
+    if record.draft_form == "chain":
+        return closed_form.speedup(record.alpha, record.gamma, record.c)
+    tokens, length = _tokens_by_depth(record), record.draft_length_mean
+    if tokens is None or length is None:
+        return None
+    return closed_form.extended_speedup(tokens, length, record.c)
+
+
+def _tokens_by_depth(record: CellRecord) -> float | None:
+    alphas, survival = record.alpha_by_position, record.survival_by_position
+    if record.draft_form == "tree":
+        return None if alphas is None else by_depth.expected_tokens(alphas)
+    return None if survival is None else by_depth.surviving_tokens(survival)
 
 
 def _failure(record: CellRecord) -> str:
@@ -130,7 +147,8 @@ def _rests_on_few(record: CellRecord) -> bool:
 
 
 def _notes(records: Sequence[CellRecord]) -> list[str]:
-    notes = []
+    forms = {record.draft_form for record in records if record.status == "ok"}
+    notes = form_notes(forms, "theory")
     if any(_rests_on_few(record) for record in records):
         notes.append(
             "few prompts: these intervals rest on fewer than 6 prompts (--prompts 6 or more)"
@@ -150,8 +168,9 @@ def _number(value: float | None, digits: int = 2, widest: int = 99) -> str:
     return next((text for text in texts if len(text) <= widest), f"{value:.0f}")
 
 
-def _row(fields: Iterable[str]) -> str:
-    return " ".join(
-        f"{field:<{width}}" if position in _LEFT_ALIGNED else f"{field:>{width}}"
-        for position, (field, width) in enumerate(zip(fields, _WIDTHS, strict=True))
-    )
+def _row(name: str, numbers: Sequence[str], verdict: str) -> str:
+    """Numbers end at their columns; one that is too wide pushes others until there is room."""
+    line = name
+    for text, end in zip(numbers, _ENDS, strict=True):
+        line += " " * max(1, end - len(line) - len(text)) + text
+    return f"{line} {verdict}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from specbench.analysis.names import counted, cut_in_middle, with_gamma
 from specbench.cli._plan_text import block_title, duration
 from specbench.weights.progress import Progress as StepProgress
 from specbench.weights.progress import TerminalProgress
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from specbench.sweep.report import PlanLike
 
 _BAR_WIDTH = 12
+_SHORTEST_NAME = 12  # of a drafter; where that does not fit the block's title is cut too
 
 
 def reporter_for_terminal(stream: TextIO | None = None) -> LineReporter:
@@ -65,7 +67,7 @@ class LineReporter:
     def started(self, plan: PlanLike, done: int = 0) -> None:
         self._total, self._done = len(plan.cells), done
         there = f", {done} of them measured before" if done else ""
-        self.message(f"{self._total} cells to measure{there}")
+        self.message(f"{counted(self._total, 'cell')} to measure{there}")
 
     def block_started(self, block: Block) -> None:
         pass
@@ -146,10 +148,9 @@ class BarReporter(LineReporter):
         if self._progress is not None and self._bar is not None:
             left = self._time_left().removeprefix(", ")
             room = self._console.width - _BAR_WIDTH - len(f"{total}/{total}{left}") - 4
-            title = cell_title(cell)
             self._progress.update(
                 self._bar,
-                description=title if len(title) <= room else f"{title[: max(room - 1, 0)]}…",
+                description=cell_title(cell, room),
                 completed=self._done + self._measured,
                 left=left,
             )
@@ -178,12 +179,21 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, highlight=False, soft_wrap=True)
 
 
-def cell_title(cell: Cell | CellRecord) -> str:
-    """A cell in a few words, e.g. ``chat, T = 0, batch 1, ngram γ = 4``."""
-    how = (
-        f"plain decoding ({cell.baseline})" if cell.baseline else f"{cell.drafter} γ = {cell.gamma}"
-    )
-    return f"{block_title(cell)}, {how}"
+def cell_title(cell: Cell | CellRecord, width: int | None = None) -> str:
+    """A cell in a few words, e.g. ``chat, T = 0, batch 1, ngram γ = 4``.
+
+    Args:
+        width: characters there are; a long drafter is cut in the middle, so that gamma stays.
+    """
+    block, how = block_title(cell), f"plain decoding ({cell.baseline})"
+    if cell.baseline is None:
+        gamma = with_gamma("", cell.draft_form, cell.gamma)
+        room = len(cell.drafter) if width is None else width - len(f"{block}, {gamma}")
+        how = cut_in_middle(cell.drafter, max(room, _SHORTEST_NAME)) + gamma
+    if width is None:
+        return f"{block}, {how}"
+    title = f"{cut_in_middle(block, width - len(how) - 2)}, {how}"
+    return title[max(len(title) - width, 0) :]
 
 
 def outcome(record: CellRecord) -> str:

@@ -30,6 +30,10 @@ def fit(
     The closed form knows alpha and c only. The extended model also knows v, o and how many tokens
     were really drafted; what it leaves over is acceptance that is not the same at every position,
     tokens cut at the end of an output, and noise.
+
+    Trees and gamma=auto have no single alpha, so no closed form. Their extended model takes the
+    tokens of a round from the acceptance at each depth, which is shown: of a tree 1 + α1 + α1 α2 +
+    ..., too high where accepted paths end at leaves; of gamma=auto from the lengths really drafted.
     """
     chosen = OutputFormat.of(format)
 

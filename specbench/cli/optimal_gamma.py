@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specbench.analysis.names import counted
 from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json, print_notes
 from specbench.errors import SpecbenchError
 
@@ -53,6 +54,9 @@ def optimal_gamma(
     noise floor of the block's two baselines; a gamma that was not measured borrows the weaker
     evidence of its two measured neighbours. The best modelled speedup among those wins; if there is
     none, the answer is "do not speculate", or "undecided" where too few prompts gave no interval.
+
+    Trees and gamma=auto have no single alpha: they answer at measured gammas only (a tree's levels,
+    the longest draft), a tree with no more than its measured speedup.
 
     Gammas beyond the largest measured one appear in JSON and CSV, marked as extrapolated by the
     closed form, and are never recommended; neither are synthetic drafters (they calibrate the
@@ -129,7 +133,10 @@ def _sentence(curve: list[CurvePoint], best: CurvePoint, alpha: float, cost: flo
     given = f"at α = {alpha:g} and c = {cost:g}"
     last = curve[-1].gamma
     if best.gamma == 0:
-        return f"Do not speculate: {given} no draft of up to {last} tokens is faster than without."
+        return (
+            f"Do not speculate: {given} no draft of up to "
+            f"{counted(last, 'token')} is faster than without."
+        )
     near = [p.gamma for p in curve if p.gamma and p.speedup >= best.speedup * (1 - _NEAR_BEST)]
     span = f"γ = {near[0]}" if len(near) == 1 else f"γ = {near[0]} to {near[-1]}"
     answer = (

@@ -28,7 +28,7 @@ def plot(
         typer.Option(metavar="NAME", help="A figure; repeat for several. Default: all."),
     ] = None,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIR",
             help="Where to write. Default: figures/ in the RUN's folder; here, for several.",
@@ -44,12 +44,13 @@ def plot(
     two targets can be compared.
     """
     formats = _formats(format)
+    if out is not None and not out.strip():
+        raise SpecbenchError(f"--out {out!r} is no folder", "Write --out . for this one")
 
     from specbench import registry
 
-    names = list(dict.fromkeys(figure)) if figure else registry.names("plots")
-    if names == ["all"]:
-        names = registry.names("plots")
+    chosen = list(dict.fromkeys(figure or ["all"]))
+    names = registry.names("plots") if chosen == ["all"] else chosen
     for name in names:
         registry.path("plots", name)  # an unknown name is refused before anything is read
 
@@ -66,11 +67,19 @@ def plot(
     frames = [points_frame(fit, str(fit.path) if clash else fit.name) for fit in fits]
     points = pd.concat(frames, ignore_index=True)
     default = fits[0].path / "figures" if len(fits) == 1 else Path("figures")
-    folder = out if out is not None else default
-    drawn = [(name, registry.load("plots", name).draw(points)) for name in names]
-    for name, picture in drawn:
+    folder = Path(out) if out is not None else default
+    drawn, impossible = {}, {}
+    for name in names:
+        try:
+            drawn[name] = registry.load("plots", name).draw(points)
+        except SpecbenchError as error:
+            impossible[name] = error
+    if impossible and (chosen != ["all"] or not drawn):  # of all, those that can are drawn
+        raise next(iter(impossible.values()))
+    for name, picture in drawn.items():
         for path in base.save(picture, folder, name, formats):
             print(path)
+    print_notes(error.message for error in impossible.values())
     print_notes(note for fit in fits for note in fit.warnings)
 
 

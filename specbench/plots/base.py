@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from specbench.analysis.names import broken
+from specbench.analysis.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
 
 if TYPE_CHECKING:
@@ -67,9 +67,38 @@ def measured(points: pd.DataFrame, figure: str) -> pd.DataFrame:
     return drawable
 
 
+def chains(points: pd.DataFrame, figure: str) -> tuple[pd.DataFrame, str]:
+    """The rows with an alpha that curves can be drawn over, and a sentence on those without.
+
+    Args:
+        points: rows that can be drawn.
+        figure: its name, for the error.
+
+    Raises:
+        SpecbenchError: no row is a chain of fixed length.
+    """
+    forms = points["draft_form"]
+    kept = points[forms == "chain"]
+    if not len(kept):
+        raise SpecbenchError(
+            f"nothing to draw in {figure}: all drafts are trees or of changing length, which have "
+            "no single alpha",
+            "Draw --figure speedup-vs-gamma",
+        )
+    trees = counted(int(points["num_cells"][forms == "tree"].sum()), "tree cell")
+    adaptive = counted(int(points["num_cells"][forms == "adaptive"].sum()), "gamma=auto cell")
+    left_out = [text for text in (trees, adaptive) if not text.startswith("0 ")]
+    if not left_out:
+        return kept, ""
+    alone = len(left_out) == 1 and left_out[0].startswith("1 ")
+    verb, reason = ("is", "it has") if alone else ("are", "they have")
+    return kept, f"{' and '.join(left_out)} {verb} not on this figure: {reason} no single alpha"
+
+
 def with_series(points: pd.DataFrame) -> pd.DataFrame:
     """Add ``series``: the drafter, plus what else varies (run, target, backend, top-k, top-p)."""
     labels = points["drafter"].astype(str)
+    labels = labels.map(short_names(labels))
     for column in _SERIES_EXTRAS:
         if points[column].nunique() > 1:
             prefix = (
@@ -220,13 +249,18 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
     )
 
 
-def put_title(figure: Figure, points: pd.DataFrame, text: str) -> None:
-    """``text``, then the targets and runs the points come from, clear of the legend beside it."""
+def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -> None:
+    """``text``, then the targets and runs the points come from, clear of the legend beside it.
+
+    Args:
+        note: what is not on the figure, below them.
+    """
     targets = ", ".join(short_name(name) for name in unique(points["target"]))
     runs = ", ".join(unique(points["run"]))
     width = max(30, int(11.5 * (figure.get_figwidth() - 2.4)))
     source = textwrap.wrap(f"target {targets} · run {runs}", width)
-    figure.suptitle("\n".join([text, *source]), fontsize=10.5, x=0.012, ha="left")
+    lines = [text, *source, *textwrap.wrap(note, width)]
+    figure.suptitle("\n".join(lines), fontsize=10.5, x=0.012, ha="left")
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:

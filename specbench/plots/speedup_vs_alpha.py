@@ -4,6 +4,9 @@ One panel per drafter and batch size, because the curves depend on c and a panel
 point lies below its gamma's curve, the machine charges for something the closed form leaves out:
 verification dearer than one step (v > 1), a fixed overhead per round, or drafts that were shorter
 than gamma. Curves: Leviathan, Kalman, Matias 2023, theorem 3.8.
+
+Trees and adaptive drafts are not here, and the title counts them: a tree's alpha is that of a whole
+level, an adaptive draft's that of easier tokens, so neither belongs on an axis of chains.
 """
 
 from __future__ import annotations
@@ -31,9 +34,11 @@ def draw(points: pd.DataFrame) -> Figure:
         points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
 
     Raises:
-        SpecbenchError: no row has a measured alpha and speedup.
+        SpecbenchError: no row has a measured alpha and speedup, or none of them is a chain.
     """
-    points = base.with_series(base.measured(points, "speedup-vs-alpha"))
+    name = "speedup-vs-alpha"
+    points, left_out = base.chains(base.measured(points, name), name)
+    points = base.with_series(points)
     gammas = base.ordered_looks(sorted(int(gamma) for gamma in points["gamma"].unique()))
     tasks = base.named_looks(base.unique(points["task"]))
     temperatures = sorted(points["temperature"].unique())
@@ -51,7 +56,7 @@ def draw(points: pd.DataFrame) -> Figure:
         axis.set_title(_panel_title(points, group, keys), fontsize=9.5)
     axes[0].set_xlim(0.0, 1.0)
     axes[0].set_ylim(0.0, _top(points))
-    base.put_title(figure, points, "Speedup against alpha: closed form and measurement")
+    base.put_title(figure, points, "Speedup against alpha: closed form and measurement", left_out)
     figure.supxlabel("alpha (α): chance that an evaluated token is accepted", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
     base.legend(figure, _legend(points, gammas, tasks, fills))

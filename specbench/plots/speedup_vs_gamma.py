@@ -4,6 +4,8 @@ One panel per task, temperature and batch size. The closed form knows alpha and 
 extended model also knows what a round really costs on this machine (v and the overhead) and how
 many tokens were really drafted. What is left between the extended model and the points is
 acceptance that is not the same at every position, tokens cut at the end of an output, or noise.
+
+Trees and adaptive drafts have no model over gamma: a dotted line joins their measured points.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+_CLOSED, _JOINED = (0, (4, 2)), (0, (1, 1.5))
 _DODGE = 0.12  # points of different drafters at one gamma stand side by side, in powers of two
 
 
@@ -62,14 +65,15 @@ def draw(points: pd.DataFrame) -> Figure:
     reach = points[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
     axes[0].set_ylim(0.0, max(1.6, 1.08 * float(reach)))
     base.put_title(figure, points, "Speedup against gamma: theory and measurement")
-    figure.supxlabel("gamma (γ): tokens proposed per round", fontsize=10)
+    figure.supxlabel(f"gamma (γ): {_meaning_of_gamma(points)}", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
     base.legend(figure, _legend(points, looks))
     return figure
 
 
 def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> None:
-    for series, rows in group.groupby("series", sort=False):
+    """The two models of every chain."""
+    for series, rows in group[group["draft_form"] == "chain"].groupby("series", sort=False):
         look, rows = looks[str(series)], rows.sort_values("gamma")
         alpha, c = float(rows["fit_alpha"].iloc[0]), float(rows["fit_c"].iloc[0])
         gammas = list(range(int(rows["gamma"].min()), int(rows["gamma"].max()) + 1))
@@ -77,7 +81,7 @@ def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> No
             gammas,
             [closed_form.speedup(alpha, gamma, c) for gamma in gammas],
             color=look.colour,
-            linestyle=(0, (4, 2)),
+            linestyle=_CLOSED,
             linewidth=1.1,
             marker=look.marker,
             markevery=[gammas.index(int(gamma)) for gamma in rows["gamma"]],
@@ -97,15 +101,17 @@ def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> No
 
 
 def _points(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> None:
+    """What was measured; where no model runs through the points they are joined."""
     names = list(looks)
     for series, rows in group.groupby("series", sort=False):
-        look = looks[str(series)]
+        look, rows = looks[str(series)], rows.sort_values("gamma")
         place = names.index(str(series)) - (len(names) - 1) / 2
         axis.errorbar(
             rows["gamma"] * 2.0 ** (_DODGE * place),
             rows["speedup"],
             yerr=base.error_bars(rows["speedup_low"], rows["speedup"], rows["speedup_high"]),
-            linestyle="none",
+            linestyle="none" if (rows["draft_form"] == "chain").all() else _JOINED,
+            linewidth=1.1,
             marker=look.marker,
             markersize=6,
             color=look.colour,
@@ -115,6 +121,16 @@ def _points(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> N
             capsize=2,
             zorder=3,
         )
+
+
+def _meaning_of_gamma(points: pd.DataFrame) -> str:
+    meanings = {
+        "chain": "tokens proposed per round",
+        "tree": "levels of a tree",
+        "adaptive": "most tokens of a gamma=auto draft",
+    }
+    forms = set(points["draft_form"])
+    return ", ".join(text for form, text in meanings.items() if form in forms)
 
 
 def _axis_of_gammas(axis: Axes, gammas: list[int]) -> None:
@@ -129,21 +145,18 @@ def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]
     handles = [base.heading("Drafter")]
     for series, look in looks.items():
         handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
-    handles += [
-        base.heading("Speedup"),
-        base.mark("o", "full", "measured"),
-        Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="extended model"),
-        Line2D(
-            [],
-            [],
-            color=base.INK,
-            linestyle=(0, (4, 2)),
-            marker="o",
-            markersize=4,
-            markerfacecolor="white",
-            label="closed form",
-        ),
-    ]
+    handles += [base.heading("Speedup"), base.mark("o", "full", "measured")]
+    is_chain = points["draft_form"] == "chain"
+    if is_chain.any():
+        closed = Line2D([], [], color=base.INK, linestyle=_CLOSED, marker="o", label="closed form")
+        closed.set(markersize=4, markerfacecolor="white")
+        handles += [
+            Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="extended model"),
+            closed,
+        ]
+    if not is_chain.all():
+        label = "joined: trees, gamma=auto\n(no model over γ)"
+        handles.append(Line2D([], [], color=base.INK, linestyle=_JOINED, label=label))
     handles += base.reference_handles(points)
     handles.append(base.error_bar_handle())
     return handles

@@ -12,6 +12,7 @@ from rich.console import Console
 from specbench.cli.console import (
     BarReporter,
     LineReporter,
+    cell_title,
     outcome,
     reporter_for_terminal,
 )
@@ -131,4 +132,16 @@ def test_a_long_name_never_costs_the_bar_or_the_time_left(monkeypatch: pytest.Mo
     assert len(lines[0].rstrip()) <= 80
     assert "1/10" in lines[0]
     assert "about 4 min left chat, T = 0, batch 1, model:x" in lines[0]
-    assert lines[0].rstrip().endswith("…")
+    assert lines[0].rstrip().endswith("x γ = 4")
+
+
+@pytest.mark.parametrize("width", [30, 42, 60, 200])
+def test_a_long_name_is_cut_in_the_middle_and_gamma_stays(width: int):
+    long = cell(task="summarization", drafter="model:/a/long/path/to/folder,gamma=auto", gamma=8)
+    title = cell_title(long, width)
+    assert len(title) <= width
+    assert title.endswith("auto γ ≤ 8")
+    assert ("…" in title) == (width < 80)
+    assert cell_title(long) == (
+        "summarization, T = 0, batch 1, model:/a/long/path/to/folder,gamma=auto γ ≤ 8"
+    )

@@ -99,3 +99,29 @@ def test_a_corrupt_line_is_named(specbench: Command, tmp_path: Path) -> None:
     error = specbench("fit", str(folder)).error_line
     assert "cells.jsonl" in error
     assert "line 2" in error
+
+
+def test_trees_and_adaptive_drafts_show_acceptance_by_depth(
+    specbench: Command, tmp_path: Path
+) -> None:
+    drafters = {
+        "eagle:/data/heads/small,tree=24,topk=4": SimulatedDrafter(0.8, 0.05, nodes=23),
+        "model:/data/models/a-long-name,gamma=auto": SimulatedDrafter(0.8, 0.05, shortest=1),
+        "ngram": SimulatedDrafter(0.7, 0.01),
+    }
+    run = str(simulate_run(tmp_path / "run", drafters, gammas=(2, 10), prompts=6))
+    document = json.loads(specbench("fit", run, "--format", "json").out)
+    out = specbench("fit", run).out
+    assert max(map(len, out.splitlines())) <= 80
+    _, depths = out.split("code: acceptance by depth")
+    assert "ngram" not in depths
+    tree, auto = document["groups"][0]["points"][0], document["groups"][1]["points"][1]
+    alphas = "  ".join(f"{alpha:.2f}".removeprefix("0") for alpha in tree["alpha_by_position"])
+    assert f"{tree['expected_tokens']:.2f}   {alphas}" in depths
+    assert f"≤10 ({auto['draft_length_mean']:.1f})" in depths
+    assert "† tree" in out
+    assert "‡ gamma=auto" in out
+    assert "†" not in specbench("fit", str(simulate_run(tmp_path / "b", {"ngram": GOOD}))).out
+
+
+GOOD = SimulatedDrafter(0.7, 0.01)

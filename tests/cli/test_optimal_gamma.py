@@ -152,6 +152,21 @@ def test_the_rule_stands_in_the_help(specbench: Command) -> None:
         assert words in text
 
 
+def test_trees_are_recommended_with_what_to_type(specbench: Command, tmp_path: Path) -> None:
+    drafters = {
+        "eagle:/data/heads/small,tree=24": SimulatedDrafter(0.85, 0.02, nodes=23),
+        "model:/data/models/tiny,gamma=auto": SimulatedDrafter(0.6, 0.05, shortest=1),
+    }
+    run = simulate_run(tmp_path / "run", drafters, gammas=(2, 8), tasks=("code", "chat"), prompts=8)
+    lines = specbench("optimal-gamma", str(run)).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "  --drafter eagle:/data/heads/small,tree=24 --gamma 8" in lines
+    assert "    code, T = 0, batch 1; chat, T = 0, batch 1" in lines
+    headings = [line.split() for line in lines if line.startswith("drafter")]
+    assert headings == [["drafter", "2", "8"]] * 2  # no gamma between the measured ones
+    assert any(line.startswith("eagle:small,tree=24 ") for line in lines)
+
+
 def _imported(code: str) -> set[str]:
     """Top-level modules of a process of its own after this code."""
     lines = (

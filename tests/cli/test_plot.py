@@ -86,3 +86,27 @@ def test_a_folder_that_cannot_be_written_is_named(
     (tmp_path / "file").write_text("in the way")
     error = specbench("plot", str(run), "--out", str(tmp_path / "file")).error_line
     assert str(tmp_path / "file") in error
+
+
+def test_of_all_figures_those_that_can_are_drawn(specbench: Command, tmp_path: Path) -> None:
+    tree = {"eagle:x,tree=24": SimulatedDrafter(0.7, 0.01, nodes=23)}
+    run = simulate_run(tmp_path / "run", tree, gammas=(1, 4), prompts=6, tokens=24)
+    result = specbench("plot", str(run), "--format", "svg")
+    assert result.code == 0
+    assert [Path(line).name for line in result.out.split()] == ["speedup-vs-gamma.svg"]
+    assert "note: nothing to draw in speedup-vs-alpha" in result.err
+    asked = specbench("plot", str(run), "--figure", "speedup-vs-alpha").error_line
+    assert "--figure speedup-vs-gamma" in asked
+
+
+def test_an_empty_folder_name_is_refused(specbench: Command) -> None:
+    assert "--out ''" in specbench("plot", "no/such/run", "--out", "").error_line
+
+
+def test_a_damaged_table_is_named_with_a_way_out(specbench: Command, run: Path) -> None:
+    file = sorted((run / "rounds").iterdir())[0]
+    file.write_bytes(b"PAR1")
+    error = specbench("plot", str(run)).error_line
+    assert str(file) in error
+    assert "sed -i.bak" in error
+    assert file.stem in error

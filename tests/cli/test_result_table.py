@@ -47,6 +47,48 @@ def test_a_drafter_is_named_once_and_a_long_name_gets_its_own_line():
     assert "\n".join(lines).count(name) == 1
 
 
+TREE = {"alpha_by_position": [0.8, 0.5, None, None], "tree_nodes": 24, "draft_length_mean": 4.0}
+AUTO = {"survival_by_position": [0.75, 0.5, 0.25, 0.0], "draft_length_mean": 3.14}
+
+
+def test_trees_and_adaptive_drafts_are_marked_and_explained():
+    lines = result_lines(
+        [
+            record(),
+            record(drafter="eagle,tree=24,topk=4", measured=TREE),
+            record(drafter="model:/long/path/to/folder,gamma=auto", gamma=8, measured=AUTO),
+        ]
+    )
+    # 1 + .8 + .8 x .5 tokens over 1 + 4 x .02; 1 + .75 + .5 + .25 over 1 + 3.14 x .02
+    assert lines[3:8] == [
+        "eagle,tree=24,topk=4",
+        "              4 †0.80 .70–.90 3.36 0.020   62.5  2.00 1.80–2.20  †2.04 identical",
+        "model:folder,gamma=auto",
+        "       ≤8 (3.1) ‡0.80 .70–.90 3.36 0.020   62.5  2.00 1.80–2.20  ‡2.35 identical",
+        "ngram         4  0.80 .70–.90 3.36 0.020   62.5  2.00 1.80–2.20   3.11 identical",
+    ]
+    assert [line[0] for line in lines if line.startswith(("†", "‡"))] == ["†", "‡"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_chains_alone_have_no_footnote_and_a_tree_without_depths_no_theory():
+    assert not any(mark in line for line in result_lines([record()]) for mark in "†‡")
+    lines = result_lines([record(drafter="medusa:x,tree=8", measured={"alpha_by_position": None})])
+    assert lines[4].split()[-2:] == ["-", "identical"]
+
+
+def test_the_widest_marked_rows_fit_80_columns():
+    wide = {"alpha": 1.0, "alpha_ci": (0.0, 1.0), "tau": 16.99, "c": 12.345, "tok_per_s": 12345.6}
+    wide |= {"speedup": 1.01, "speedup_ci": (0.5, 11.22)}
+    records = [
+        record(drafter="eagle:x,tree=60", gamma=16, measured=TREE | wide),
+        record(drafter="eagle:x,gamma=auto", gamma=16, measured=wide | AUTO),
+        record("failed", {"error": "x" * 400}, drafter="eagle:x,gamma=auto", gamma=8),
+        record(drafter="eagle:" + "x" * 100 + ",tree=60", measured=TREE),
+    ]
+    assert max(len(line) for line in result_lines(records)) <= 80
+
+
 def test_what_is_missing_is_a_dash_and_no_prediction_is_made_from_it():
     missing = dict.fromkeys(("alpha_ci", "c", "speedup", "speedup_ci", "lossless"))
     row = result_lines([record(measured=missing)])[-1].split()
@@ -121,7 +163,7 @@ def test_failures_say_why():
 def test_a_diverged_cell_is_shouted_after_the_tables():
     diverged = record(measured={"lossless": "DIVERGED"})
     lines = result_lines([record(gamma=1), diverged])
-    assert any(line.startswith("DIVERGED: 1 cells") for line in lines)
+    assert any(line.startswith("DIVERGED: 1 cell gave") for line in lines)
     assert lines[-1] == f"  {diverged.cell_id}"
 
 

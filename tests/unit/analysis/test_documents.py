@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +94,27 @@ def test_the_frame_has_a_row_per_measured_gamma(run: RunFit) -> None:
     assert (row["alpha_low"], row["alpha_high"]) == point.alpha_ci
     assert row["fit_c"] == group.c
     assert set(points_frame(run, "other")["run"]) == {"other"}
+
+
+def test_trees_are_null_where_only_a_chain_has_a_number(tmp_path: Path) -> None:
+    drafters = {
+        "eagle:x,tree=24": SimulatedDrafter(0.8, 0.05, nodes=23),
+        "ngram": SimulatedDrafter(0.7, 0.02),
+    }
+    fit = fit_run(load_run(simulate_run(tmp_path / "run", drafters, gammas=(2,), prompts=6)))
+    tree, chain = json.loads(json.dumps(fit_document(fit), allow_nan=False))["groups"]
+    assert (tree["draft_form"], chain["draft_form"]) == ("tree", "chain")
+    (point,) = tree["points"]
+    assert (point["closed_form"], point["error_closed_form"]) == (None, None)
+    assert len(point["alpha_by_position"]) == 2
+    assert point["expected_tokens"] > 1
+    assert chain["points"][0]["closed_form"] > 1
+    rows = fit_rows(fit)
+    assert [row["draft_form"] for row in rows] == ["tree", "chain"]
+    assert json.loads(rows[0]["alpha_by_position"]) == point["alpha_by_position"]
+    given = optimal_document(recommend(fit, 4))
+    assert [len(group["curve"]) for group in given["groups"]] == [2, 5]
+    assert given["policy"][0]["options"] == "--drafter eagle:x,tree=24 --gamma 2"
+    frame = points_frame(fit)
+    assert list(frame["draft_form"]) == ["tree", "chain"]
+    assert list(frame["closed_form"].isna()) == [True, False]

@@ -6,9 +6,11 @@ import pytest
 
 from specbench.analysis.fit import GroupFit, RunFit, fit_run
 from specbench.errors import SpecbenchError
-from specbench.records.store import load_run
+from specbench.records.schema import CellRecord
+from specbench.records.store import RunWriter, load_run
 from specbench.theory import closed_form
 from tests.simulate import SimulatedDrafter, simulate_run
+from tests.unit.records import samples
 
 NGRAM = {"ngram": SimulatedDrafter(alpha=0.7, c=0.1)}
 
@@ -191,3 +193,53 @@ def test_nothing_to_fit_is_one_clear_error(
         fitted(folder)
     assert says in str(caught.value)
     assert caught.value.hint
+
+
+def by_hand(folder: Path) -> RunFit:
+    """A tree and an adaptive drafter, every number known, beside a baseline of 1 s steps."""
+    cells = [
+        (samples.cell(drafter="none", gamma=0, baseline="first"), samples.single_baseline()),
+        (samples.cell(drafter="eagle:x,tree=8", gamma=3), samples.tree()),
+        (samples.cell(drafter="eagle:x,gamma=auto", gamma=4), samples.adaptive()),
+    ]
+    with RunWriter.open(folder, samples.manifest()) as writer:
+        for cell, (rounds, requests) in cells:
+            writer.write_cell(CellRecord.of(cell), rounds, requests)
+    return fitted(folder)
+
+
+def test_a_tree_is_expected_from_its_depths_and_has_no_closed_form(tmp_path: Path) -> None:
+    group = next(g for g in by_hand(tmp_path / "run").groups if g.draft_form == "tree")
+    (point,) = group.points
+    assert point.alpha_by_position == pytest.approx([3 / 4, 2 / 3, 1.0])
+    assert point.expected_tokens == pytest.approx(2.75)
+    assert point.extended == pytest.approx(2.75 / 2.0)  # rounds of 2 s, steps of 1 s
+    assert (point.closed_form, point.error_closed_form) == (None, None)
+    assert point.speedup == pytest.approx(1.25)
+    assert point.draft_length_counts == [0, 0, 0, 4]
+    assert (group.alpha, group.c) == pytest.approx((0.75, 0.1))
+    assert group.model is not None
+    assert [(p.gamma, p.speedup) for p in group.model.curve(16)] == [(0, 1.0), (3, 1.375)]
+
+
+def test_an_adaptive_draft_is_expected_from_what_survived(tmp_path: Path) -> None:
+    group = next(g for g in by_hand(tmp_path / "run").groups if g.draft_form == "adaptive")
+    (point,) = group.points
+    assert point.expected_tokens == pytest.approx(2.5)
+    assert point.extended == pytest.approx(2.5 / 1.5)
+    assert (point.closed_form, point.draft_length_mean) == (None, 2.0)
+    assert point.draft_length_counts == [0, 2, 1, 0, 1]
+
+
+def test_a_chain_has_no_expectation_of_its_own(tmp_path: Path) -> None:
+    group = only(fitted(simulate_run(tmp_path / "run", NGRAM, gammas=(2,))))
+    assert group.draft_form == "chain"
+    assert group.points[0].expected_tokens is None
+    assert group.points[0].closed_form is not None
+
+
+def test_a_draft_that_costs_the_same_at_every_gamma_is_told(tmp_path: Path) -> None:
+    heads = {"medusa:x": SimulatedDrafter(alpha=0.6, c=0.0, d0=0.1)}
+    (note,) = fitted(simulate_run(tmp_path / "run", heads, gammas=(1, 4), drift=0.01)).warnings
+    assert "no single c" in note
+    assert "0.099 at γ = 1, 0.025 at γ = 4" in note  # noise of 2%

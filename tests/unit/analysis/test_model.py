@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.analysis.model import RoundModel, RoundShape
+from specbench.analysis.model import MeasuredRounds, RoundModel, RoundShape, model_of
 from specbench.errors import SpecbenchError
 from specbench.theory import closed_form
 
@@ -83,3 +83,22 @@ def test_gamma_0_is_plain_decoding_and_a_negative_one_is_refused() -> None:
     with pytest.raises(SpecbenchError) as caught:
         model.at(-1)
     assert "-1" in str(caught.value)
+
+
+def test_what_has_no_alpha_answers_where_it_was_measured_and_nowhere_else() -> None:
+    shapes = {2: full(2, 0.2, 1.3, 0.5), 6: full(6, 0.6, 1.5, 0.4)}
+    model = MeasuredRounds({2: 2.2, 6: 3.0}, shapes)
+    assert [(p.gamma, p.source) for p in model.curve(16)] == [
+        (gamma, "measured") for gamma in (0, 2, 6)
+    ]
+    assert [p.speedup for p in model.curve(5)] == pytest.approx([1.0, 2.2 / 2.0])
+    assert model.at(4) is None
+    assert model.at(7) is None
+
+
+def test_only_a_chain_gets_a_model_of_one_alpha() -> None:
+    shapes = {2: full(2, 0.2), 4: full(4, 0.4)}
+    assert isinstance(model_of("chain", 0.7, 0.1, {}, shapes), RoundModel)
+    for form in ("tree", "adaptive"):
+        model = model_of(form, 0.7, 0.1, {4: 3.0}, shapes)  # type: ignore[arg-type]
+        assert [point.gamma for point in model.curve(16)] == [0, 4]

@@ -136,3 +136,31 @@ def test_without_a_baseline_there_is_nothing_to_answer(tmp_path: Path) -> None:
     with pytest.raises(SpecbenchError) as caught:
         answer(tmp_path / "run", {"ngram": GOOD}, gammas=(2,), baseline=False)
     assert "baseline" in str(caught.value)
+
+
+TREE = "eagle:/data/my heads,tree=24"
+
+
+def test_a_tree_is_recommended_on_its_own_evidence_with_what_to_type(tmp_path: Path) -> None:
+    drafters = {"ngram": GOOD, TREE: SimulatedDrafter(alpha=0.85, c=0.05, nodes=23)}
+    given = answer(tmp_path / "run", drafters, gammas=(2, 4), prompts=24)
+    (policy,) = given.policy
+    assert (policy.drafter, policy.choice.gamma) == (TREE, 4)
+    assert policy.options == f"--drafter '{TREE}' --gamma 4"
+    tree = next(group for group in given.groups if group.fit.draft_form == "tree")
+    assert [point.gamma for point in tree.curve] == [0, 2, 4]
+    assert policy.choice.evidence is not None
+    assert policy.choice.speedup <= (policy.choice.evidence.speedup or 0)
+
+
+def test_an_adaptive_draft_is_recommended_by_its_cap(tmp_path: Path) -> None:
+    auto = {"model:x,gamma=auto": SimulatedDrafter(alpha=0.85, c=0.02, shortest=2)}
+    given = answer(tmp_path / "run", auto, gammas=(4, 8), prompts=24)
+    assert given.policy[0].options == "--drafter model:x,gamma=auto --gamma 8"
+    assert [point.gamma for point in given.groups[0].curve] == [0, 4, 8]
+
+
+def test_a_tree_that_does_not_clear_1_is_not_recommended(tmp_path: Path) -> None:
+    useless = {TREE: SimulatedDrafter(alpha=0.05, c=0.05, nodes=23)}
+    (policy,) = answer(tmp_path / "run", useless, gammas=(2,)).policy
+    assert (policy.drafter, policy.choice.gamma, policy.options) == ("none", 0, None)

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from specbench.records.schema import Cell
 from specbench.theory import closed_form
+
+
+def draft_form(drafter: str) -> str:
+    """As records say it."""
+    cell = Cell(target="m", drafter=drafter, gamma=1, temperature=0, batch_size=1, task="x")
+    return cell.draft_form
 
 
 def points(
@@ -44,6 +51,8 @@ def points(
                 "temperature": temperature,
                 "batch_size": batch,
                 "gamma": gamma,
+                "draft_form": draft_form(drafter),
+                "num_cells": 1,
                 "synthetic": drafter.startswith("synthetic"),
                 "alpha": alpha,
                 "alpha_low": alpha - 0.05,
@@ -55,7 +64,9 @@ def points(
                 "speedup": speedup,
                 "speedup_low": speedup - 0.12,
                 "speedup_high": speedup + 0.12,
-                "closed_form": closed_form.speedup(group_alpha, gamma, c),
+                "closed_form": closed_form.speedup(group_alpha, gamma, c)
+                if draft_form(drafter) == "chain"
+                else float("nan"),
                 "extended": extended,
                 "fit_alpha": group_alpha,
                 "fit_c": c,

@@ -177,3 +177,44 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
 def test_no_global_state_of_pyplot_is_touched() -> None:
     draw(FIGURES[0], points())
     assert "matplotlib.pyplot" not in sys.modules
+
+
+TREE, AUTO = "eagle:/data/heads/small,tree=24", "model:/data/models/tiny,gamma=auto"
+
+
+def test_alpha_leaves_out_what_has_no_single_alpha_and_says_so() -> None:
+    figure = speedup_vs_alpha.draw(points(("ngram", TREE, AUTO), TASKS[:2], gammas=(2, 4)))
+    assert len(figure.axes) == 1
+    title = " ".join(figure.get_suptitle().split())
+    assert "4 tree cells and 4 gamma=auto cells are not on this figure: they have" in title
+    one = speedup_vs_alpha.draw(points(("ngram", TREE))).get_suptitle()
+    assert "1 tree cell is not on this figure: it has" in " ".join(one.split())
+    assert "not on this figure" not in speedup_vs_alpha.draw(points()).get_suptitle()
+
+
+def test_alpha_without_a_chain_is_refused() -> None:
+    with pytest.raises(SpecbenchError, match="no single alpha"):
+        speedup_vs_alpha.draw(points((TREE, AUTO)))
+
+
+def test_gamma_joins_the_points_of_trees_and_draws_no_model_of_them() -> None:
+    frame = points((TREE,), gammas=(1, 4, 8))
+    figure = speedup_vs_gamma.draw(frame)
+    (axis,) = figure.axes
+    ((line, _, _),) = axis.containers
+    assert list(line.get_ydata()) == list(frame["speedup"])
+    assert line.get_linestyle() != "None"
+    assert len(axis.get_lines()) == 1 + 2 + 1  # points, two rows of caps, no gain: no model
+    labels = texts_of_legend(figure)
+    assert "eagle:small,tree=24" in labels
+    assert not {"closed form", "extended model"} & set(labels)
+    assert "levels of a tree" in figure.get_supxlabel()
+
+
+def test_gamma_draws_chains_as_before_beside_trees() -> None:
+    figure = speedup_vs_gamma.draw(points(("ngram", TREE, AUTO), gammas=(1, 4, 8)))
+    labels = texts_of_legend(figure)
+    assert {"closed form", "extended model", "model:tiny,gamma=auto"} <= set(labels)
+    chain, *others = (container[0] for container in figure.axes[0].containers)
+    assert chain.get_linestyle() == "None"
+    assert all(line.get_linestyle() != "None" for line in others)
