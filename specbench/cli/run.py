@@ -102,7 +102,7 @@ def run(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIR",
             help="Folder to write. Default: results/TARGET-HASH, the same for the same sweep. "

@@ -165,10 +165,16 @@ class SweepConfig(BaseModel):
     def _temperatures(cls, value: Any, info: Any) -> list[float]:
         return _listed(value, info.field_name, lambda item: _real(item, info.field_name, 0.0))
 
-    @field_validator("prompts", "max_new_tokens", "repeats", mode="before")
+    @field_validator("prompts", "repeats", mode="before")
     @classmethod
     def _count(cls, value: Any, info: Any) -> int:
         return _whole(value, info.field_name, 1)
+
+    @field_validator("max_new_tokens", mode="before")
+    @classmethod
+    def _max_new_tokens(cls, value: Any) -> int:
+        note = "the first one comes with the prompt, before there is anything to measure"
+        return _whole(value, "max_new_tokens", 2, note)
 
     @field_validator("top_k", mode="before")
     @classmethod
@@ -302,6 +308,11 @@ def _listed(
     flat: list[Any] = []
     for item in items:
         parts = item.split(",") if split and isinstance(item, str) else [item]
+        if len(parts) > 1 and not all(part.strip() for part in parts):
+            raise SpecbenchError(
+                f"{_FIELD_OPTIONS[field]} {item!r} has nothing between two commas or at an end",
+                "Give values with one comma between them",
+            )
         flat += [part.strip() if isinstance(part, str) else part for part in parts]
     if not flat:
         raise SpecbenchError(f"{_FIELD_OPTIONS[field]} is an empty list", "Give at least one value")

@@ -112,7 +112,8 @@ class RequestMaker:
             ahead = max(self.config.gammas) + 1 if self._replays else 0
             longer = Limits(limits.max_new_tokens + ahead, limits.stop_tokens)
             task = missing[0].labels["task"]
-            self.report.message(f"{task}: recording greedy outputs of {len(missing)} prompts first")
+            prompts = "1 prompt" if len(missing) == 1 else f"{len(missing)} prompts"
+            self.report.message(f"{task}: recording greedy outputs of {prompts} first")
             outputs = self.backend.greedy_outputs(missing, longer)
             recorded.update(zip((r.prompt_id for r in missing), outputs, strict=True))
 

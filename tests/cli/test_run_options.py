@@ -77,7 +77,7 @@ def test_a_file_gives_options_and_the_command_line_wins(specbench, asked, tmp_pa
         ("--gamma 0", ["--gamma '0' is not usable", "1 or more"]),
         ("--gamma -2", ["--gamma '-2'"]),
         ("--gamma two", ["--gamma 'two'"]),
-        ("--gamma 1,,2", ["--gamma ''"]),
+        ("--gamma 1,,2", ["--gamma '1,,2'"]),
         ("--temperature -1", ["--temperature '-1'", "0 or more"]),
         ("--temperature nan", ["--temperature 'nan'"]),
         ("--batch-size 0", ["--batch-size '0'"]),
@@ -138,3 +138,18 @@ def test_the_help_has_every_option_and_states_the_real_defaults(specbench):
         shown = ",".join(f"{item:g}" if isinstance(item, float) else str(item) for item in items)
         expected = config.target_name if option == "target" else shown
         assert found.group(1) == expected, option
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--out", "", "--out '' is not usable"),
+        ("--gamma", "1,,2", "--gamma '1,,2' has nothing between two commas"),
+        ("--max-new-tokens", "1", "--max-new-tokens '1' is not usable. Give a whole number, 2 or"),
+    ],
+)
+def test_what_would_measure_nothing_or_elsewhere_is_refused(
+    specbench, asked, option: str, value: str, says: str
+):
+    assert says in specbench("run", option, value).error_line
+    assert asked == []

@@ -60,6 +60,7 @@ def test_values_are_understood(option: str, value: object, expected: object):
         ("gamma", "1.5"),
         ("gamma", ""),
         ("gamma", "1,,2"),
+        ("gamma", "1,2,"),
         ("gamma", True),
         ("gamma", "9" * 5000),
         ("temperature", "-1"),
@@ -74,6 +75,9 @@ def test_values_are_understood(option: str, value: object, expected: object):
         ("top-k", "-1"),
         ("prompts", "0"),
         ("max-new-tokens", "0"),
+        ("max-new-tokens", "1"),
+        ("out", ""),
+        ("out", " "),
         ("repeats", "0"),
         ("repeats", "many"),
         ("seed", "-1"),
@@ -91,8 +95,7 @@ def test_a_wrong_value_is_named_with_its_option_and_the_way_out(option: str, val
     with pytest.raises(SpecbenchError) as caught:
         build({option: value})
     assert f"--{option} " in caught.value.message
-    shown = value.split(",")[1] if value == "1,,2" else value
-    assert repr(shown) in caught.value.message
+    assert repr(value) in caught.value.message
     assert caught.value.hint.startswith("Give ")
 
 

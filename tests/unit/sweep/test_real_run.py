@@ -14,6 +14,7 @@ from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.engine import speculative
 from specbench.engine.request import Limits, Request
+from specbench.errors import SpecbenchError
 from specbench.records.identities import identities
 from specbench.records.schema import CellRecord
 from specbench.records.store import Run, load_run
@@ -335,19 +336,13 @@ def test_a_real_failure_inside_one_cell_is_recorded_and_the_others_are_right(
     assert cells(run, gamma=1)[0].speedup is not None
 
 
-def test_outputs_of_one_token_leave_nothing_to_time_and_no_number_is_invented(
-    tmp_path: Path, tiny: Path
-):
+def test_outputs_of_one_token_leave_nothing_to_time_and_are_refused(tmp_path: Path, tiny: Path):
     prompts = write_prompts(tmp_path / "mine.jsonl")
-    run, _ = measured(
-        tmp_path, tiny, tasks=[str(prompts)], max_new_tokens=1, batch_sizes=[1, 3], gammas=[2]
-    )
-    for cell in run.cells:
-        assert cell.status == "ok"
-        assert cell.tokens == 6
-        assert cell.num_rounds == 0
-        for name in ("tau", "alpha", "tok_per_s", "speedup", "c", "itl_s", "draft_s"):
-            assert getattr(cell, name) is None, name
+    with pytest.raises(SpecbenchError, match=r"--max-new-tokens 1 .* 2 or more") as caught:
+        measured(tmp_path, tiny, tasks=[str(prompts)], max_new_tokens=1)
+    assert "\n" not in str(caught.value)
+    run, _ = measured(tmp_path, tiny, tasks=[str(prompts)], max_new_tokens=2, gammas=[2])
+    assert {cell.num_rounds for cell in run.cells} == {6}
 
 
 def test_top_k_and_top_p_reach_the_engine(tmp_path: Path, tiny: Path):

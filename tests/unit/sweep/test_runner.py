@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -247,6 +248,23 @@ def test_cells_that_lack_only_the_blocks_end_get_it_when_the_run_is_taken_up(
     assert records(sweep)["1"].noise_floor == pytest.approx(0.25)
     assert records(sweep)["1"].speedup == pytest.approx(2 / 1.5 * 1.125)
     assert load_run(sweep.config.folder).manifest.finished is not None
+
+
+@pytest.mark.parametrize("lost", ["1", "first"])
+def test_a_damaged_cell_is_measured_again_once_its_line_is_dropped(sweep: Sweep, lost: str):
+    folder = sweep.run()
+    record = records(sweep)[lost]
+    (folder / "rounds" / f"{record.cell_id}.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(SpecbenchError, match="is damaged") as caught:
+        load_run(folder).rounds(record.cell_id)
+    _, drop, _ = caught.value.hint.split("`", 2)
+    subprocess.run(drop, shell=True, check=True)
+    sweep.backend.generated.clear()
+    sweep.run()
+    (again,) = sweep.backend.generated
+    assert again.cell_id == record.cell_id
+    assert len(load_run(folder).rounds(record.cell_id)) == record.num_rounds
+    assert records(sweep)["1"].speedup == pytest.approx(2 / 1.5)
 
 
 def test_failed_cells_are_kept_unless_asked_to_retry(sweep: Sweep):
