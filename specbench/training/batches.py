@@ -90,7 +90,7 @@ def training_batches(
 
     Args:
         samples: to learn from.
-        tokens_per_batch: about so many, padding included.
+        tokens_per_batch: at most so many, padding included, or one sample.
         seed: of the order.
         skip: batches that a resumed training has had already.
     """
@@ -133,9 +133,12 @@ def _grouped(
     """Neighbours in length, so that padding is small; chance decides among equals."""
     ordered = sorted(samples, key=lambda sample: len(sample.tokens) + 24 * rng.random())
     groups: list[list[Sample]] = [[]]
+    width = 0
     for sample in ordered:
-        if groups[-1] and (len(groups[-1]) + 1) * len(sample.tokens) > tokens_per_batch:
+        width = max(width, len(sample.tokens))
+        if groups[-1] and (len(groups[-1]) + 1) * width > tokens_per_batch:
             groups.append([])
+            width = len(sample.tokens)
         groups[-1].append(sample)
     return groups
 

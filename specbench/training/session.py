@@ -156,6 +156,7 @@ def collect(
     return corpus
 
 
+@torch.inference_mode()
 def require_plain_head(target: LanguageModel) -> None:
     """Refuse a target whose logits are more than its output layer's on the last state.
 

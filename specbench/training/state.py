@@ -71,7 +71,7 @@ def save_state(
         partial.replace(file)
     except (OSError, RuntimeError) as error:
         raise SpecbenchError(
-            f"cannot write {file}: {str(error).splitlines()[0]}",
+            f"cannot write {file}: {_first_line(error)}",
             "Make room and type the same command again: it goes on from the last state written",
         ) from error
     finally:
@@ -103,10 +103,14 @@ def load_state(
         return Progress(**state["progress"])
     except _DAMAGES as error:
         raise SpecbenchError(
-            f"cannot go on with {file}: {str(error).splitlines()[0]}", "Delete it to start again"
+            f"cannot go on with {file}: {_first_line(error)}", "Delete it to start again"
         ) from error
 
 
 def forget_state(folder: Path) -> None:
     """Remove the state of a training whose checkpoint is written."""
     (folder / STATE_FILE).unlink(missing_ok=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
