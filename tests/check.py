@@ -40,7 +40,9 @@ def main() -> int:
 
 def checks(slow: bool, fix: bool) -> list[tuple[str, list[str]]]:
     """Each check's name and its command, the words after ``python``."""
-    tests = ["-m", "pytest", "--quiet", *(["-m", "slow or not slow"] if slow else [])]
+    tests = ["-m", "pytest", "--quiet", "--numprocesses=auto"]
+    if slow:
+        tests += ["-m", "slow or not slow"]
     return [
         ("format", ["-m", "ruff", "format", *([] if fix else ["--check"]), "."]),
         ("lint", ["-m", "ruff", "check", *(["--fix"] if fix else []), "."]),
