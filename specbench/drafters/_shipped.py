@@ -1,7 +1,7 @@
-"""Which head a SPEC means: the one that it names, or the one that comes with specbench.
+"""Which drafter a SPEC means: the one that it names, or the one that comes with specbench.
 
-Heads for the embedded default target lie inside the package, one folder per kind; a SPEC without
-an argument means the one of its kind.
+Trained drafters for the embedded default target lie inside the package, one folder per kind; a SPEC
+without an argument means the one of its kind.
 """
 
 from __future__ import annotations
@@ -16,38 +16,42 @@ from specbench.weights.source import DEFAULT_NAME
 SHIPPED = Path(__file__).parents[1] / "_drafters" / "smollm2-135m-instruct"
 
 
-def check_head(spec: DrafterSpec) -> None:
-    """Refuse a SPEC that names no head and whose kind has none that is shipped.
+def check_shipped(spec: DrafterSpec, what: str = "PATH") -> None:
+    """Refuse a SPEC that names no drafter and whose kind has none that is shipped.
+
+    Args:
+        spec: the SPEC.
+        what: how help calls the argument.
 
     Raises:
         SpecbenchError: naming the kind.
     """
     if spec.argument is None and not shipped(spec.kind).is_dir():
         raise SpecbenchError(
-            f"no {spec.kind} head comes with this version of specbench",
-            f"Write {spec.kind}:PATH with a folder or a hub name",
+            f"no {spec.kind} drafter comes with this version of specbench",
+            f"Write {spec.kind}:{what} with a folder or a hub name",
         )
     if spec.argument is not None:
-        spec.need_argument("PATH")
+        spec.need_argument(what)
 
 
-def head_name(spec: DrafterSpec, target: LanguageModel) -> str:
-    """The folder or hub name of a SPEC's head.
+def drafter_name(spec: DrafterSpec, target: LanguageModel) -> str:
+    """The folder or hub name of a SPEC's drafter.
 
     Raises:
-        SpecbenchError: the shipped head is meant and the target is another.
+        SpecbenchError: the shipped one is meant and the target is another.
     """
     if spec.argument is not None:
         return spec.argument
     if target.name != DEFAULT_NAME:
         raise SpecbenchError(
-            f"the {spec.kind} head that comes with specbench was made for {DEFAULT_NAME}, not for"
-            f" target {target.name}",
-            f"Write {spec.kind}:PATH with a head for that target",
+            f"the {spec.kind} drafter that comes with specbench was made for {DEFAULT_NAME}, not"
+            f" for target {target.name}",
+            f"Write {spec.kind}:PATH with one for that target",
         )
     return str(shipped(spec.kind))
 
 
 def shipped(kind: str) -> Path:
-    """Where the shipped head of a kind lies, if there is one."""
+    """Where the shipped drafter of a kind lies, if there is one."""
     return SHIPPED / kind

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specbench.drafters._output import Output, make_output, num_bytes
-from specbench.drafters._shipped import check_head, head_name
+from specbench.drafters._shipped import check_shipped, drafter_name
 from specbench.drafters._states import StateDrafter
 from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
@@ -39,12 +39,12 @@ class EagleDrafter(StateDrafter):
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
-        check_head(spec)
+        check_shipped(spec)
         spec.integer("vocab", 1)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> EagleDrafter:
-        loaded = load_eagle(head_name(spec, host.target), host.target)
+        loaded = load_eagle(drafter_name(spec, host.target), host.target)
         output = make_output(spec, loaded.checkpoint, host.target, [])
         return cls(loaded, output, host.target, spec)
 

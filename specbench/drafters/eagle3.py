@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specbench.drafters._output import num_bytes
-from specbench.drafters._shipped import check_head, head_name
+from specbench.drafters._shipped import check_shipped, drafter_name
 from specbench.drafters._states import StateDrafter
 from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
@@ -32,11 +32,11 @@ class Eagle3Drafter(StateDrafter):
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
-        check_head(spec)
+        check_shipped(spec)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> Eagle3Drafter:
-        loaded = load_eagle3(head_name(spec, host.target), host.target)
+        loaded = load_eagle3(drafter_name(spec, host.target), host.target)
         return cls(loaded, host.target, spec)
 
     def _features(self, hidden: dict[int, Tensor]) -> Tensor:

@@ -2,9 +2,9 @@
 
 All tokens of a draft come from the one state of the last accepted token, each from a head of its
 own and without knowing the others, in one product with the output layer; so gamma can't exceed the
-number of heads, and a draft costs nearly the same whatever gamma is. ``tree=N`` or ``tree=FILE`` drafts a
-tree of fixed form from the best guesses of each head. (Cai et al. 2024, arXiv 2401.10774; its
-"typical acceptance" is lossy and not used.)
+number of heads, and a draft costs nearly the same whatever gamma is. ``tree=N`` or ``tree=FILE``
+drafts a tree of fixed form from the best guesses of each head. (Cai et al. 2024, arXiv 2401.10774;
+its "typical acceptance" is lossy and not used.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._output import Output, make_output, num_bytes
 from specbench.drafters._shapes import draft_shape, no_shape, shape_of
-from specbench.drafters._shipped import check_head, head_name, shipped
+from specbench.drafters._shipped import check_shipped, drafter_name, shipped
 from specbench.drafters._tree import CHAIN
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
@@ -64,7 +64,7 @@ class MedusaDrafter(Drafter):
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
-        check_head(spec)
+        check_shipped(spec)
         spec.integer("vocab", 1)
         no_shape(spec, 1)  # reads a file
 
@@ -79,7 +79,7 @@ class MedusaDrafter(Drafter):
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> MedusaDrafter:
-        loaded = load_medusa(head_name(spec, host.target), host.target)
+        loaded = load_medusa(drafter_name(spec, host.target), host.target)
         output = make_output(spec, loaded.checkpoint, host.target, loaded.head.lm_heads)
         return cls(loaded, output, host.target, spec)
 

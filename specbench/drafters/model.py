@@ -1,5 +1,7 @@
 """A smaller language model with the same tokenizer (``model:NAME``, a hub name, folder or GGUF).
 
+``model`` alone is the draft model that comes with specbench for its embedded default target.
+
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
 on a hole. With ``tree=N`` it drafts a tree of N nodes, and reads all accepted tokens once more;
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from specbench.drafters._adaptive import AUTO_NOTE, AUTO_OPTIONS, StopRule
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._shipped import check_shipped, drafter_name
 from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
@@ -49,7 +52,7 @@ class ModelDrafter(Drafter):
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
-        spec.need_argument("NAME")
+        check_shipped(spec, "NAME")
         TreeSize.of(spec)
         StopRule.of(spec, 1.0)
 
@@ -62,7 +65,7 @@ class ModelDrafter(Drafter):
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
-        model = host.load(spec.need_argument("NAME"))
+        model = host.load(drafter_name(spec, host.target))
         stop = StopRule.of(spec, model.weight_bytes / host.target.weight_bytes)
         return cls(model, host.target, TreeSize.of(spec), stop)
 

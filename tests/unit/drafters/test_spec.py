@@ -63,7 +63,6 @@ def check(text: str) -> None:
         ("ngram,max=²", ["max=²", "whole number"]),
         ("ngram,min=4", ["min=4", "max=3"]),
         ("ngram,match=last", ["match=last", "recent or first"]),
-        ("model", ["'model'", "NAME"]),
         ("model:", ["'model:'", "NAME"]),
         ("model:A,quick=1", ["'quick'", "gamma, topk, tree"]),
         ("model:A,gamma=4", ["gamma=4", "auto"]),
