@@ -6,7 +6,7 @@ one of each; alpha's interval clusters by conversation, c's by conversation at b
 block above. Everything per gamma comes from the same summary as the records' own lines.
 
 Trees and adaptive drafts have no single alpha: for them nothing is built on the pooled one, there
-is no closed form, and what a gamma gives is expected from its own acceptance, depth by depth.
+is no closed form, and what a gamma gives is told from its own acceptance, depth by depth.
 
 >>> fit = fit_run(load_run("results/main"))                                     # doctest: +SKIP
 >>> fit.groups[0].alpha, fit.groups[0].points[0].error_closed_form             # doctest: +SKIP
@@ -54,11 +54,13 @@ class GammaFit:
         cut_share: tokens cut at stop tokens and length limits / tokens committed before the cut:
             the models don't know them, so long outputs come closer to the models.
         draft_length_counts: rounds that drafted 0, 1, ..., gamma tokens, or levels of a tree.
-        expected_tokens: per round; of trees from the acceptance at each depth, of adaptive drafts
-            from how often each depth was survived. None for a chain, whose alpha is the group's.
+        expected_tokens: per round; of trees from the acceptance at each depth as if no accepted
+            path ended before the last level, of adaptive drafts from how often each depth was
+            survived. None for a chain, whose alpha is the group's.
         closed_form: speedup from the group's alpha and c alone; chains of fixed length only.
         extended: speedup from this gamma's round times and either the group's alpha and this
-            gamma's draft lengths, or ``expected_tokens``.
+            gamma's draft lengths or, for trees and adaptive drafts, how often each depth was
+            survived.
         noise_floor: how much the block's baselines differ.
         lossless: the worst verdict of the cells.
     """
@@ -186,14 +188,14 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         gamma: summarize(cells[0], *raw[gamma], baselines=baselines)
         for gamma, cells in group.cells.items()
     }
-    tokens = expected_tokens(group.draft_form, summaries)
+    survival = {g: summary["survival_by_position"] or () for g, summary in summaries.items()}
     model = None
     if alpha is not None and c is not None:
-        model = model_of(group.draft_form, alpha, c, tokens, costs.shapes())
+        model = model_of(group.draft_form, alpha, c, survival, costs.shapes())
     points: list[GammaFit] = []
     told: dict[str, None] = {}
     for gamma, cells in group.cells.items():
-        points.append(_point(cells, summaries[gamma], raw[gamma], model, tokens.get(gamma)))
+        points.append(_point(cells, summaries[gamma], raw[gamma], model))
         told |= dict.fromkeys(summaries[gamma]["warnings"])
         if points[-1].lossless == DIVERGED:
             told[f"{DIVERGED} at γ = {gamma}"] = None
@@ -218,7 +220,6 @@ def _point(
     summary: dict[str, Any],
     raw: Raw,
     model: RoundModel | MeasuredRounds | None,
-    tokens: float | None,
 ) -> GammaFit:
     gamma = cells[0].gamma
     measured: dict[str, Any] = {name: summary.get(name) for name in _FROM_SUMMARY}
@@ -229,7 +230,7 @@ def _point(
     return GammaFit(
         gamma=gamma,
         num_cells=len(cells),
-        expected_tokens=tokens,
+        expected_tokens=expected_tokens(cells[0].draft_form, summary),
         cut_share=_cut_share(raw[0]),
         closed_form=closed,
         extended=modelled.speedup if modelled else None,

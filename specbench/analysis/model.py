@@ -19,7 +19,7 @@ gammas that were measured and at no other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,8 +84,11 @@ def _point(gamma: int, tokens: float, shape: RoundShape, source: Source) -> Mode
 class MeasuredRounds:
     """Speedup of what has no single alpha, from the tokens and times of each measured gamma.
 
+    The tokens are those that survived of the drafts as they were, adaptive ones of all lengths and
+    trees whose accepted paths ended at leaves: no draft is taken to have gone on.
+
     Attributes:
-        tokens: measured gamma -> expected tokens per round (:mod:`specbench.theory.by_depth`).
+        tokens: measured gamma -> tokens per round, by the survival of each depth.
         shapes: measured gamma -> what its rounds were like; the same gammas.
     """
 
@@ -170,33 +173,37 @@ class RoundModel:
         )
 
 
-def expected_tokens(
-    form: DraftForm, summaries: Mapping[int, Mapping[str, Any]]
-) -> dict[int, float]:
-    """Gamma -> tokens per round, of a drafter that has no single alpha; nothing for a chain.
+def expected_tokens(form: DraftForm, summary: Mapping[str, Any]) -> float | None:
+    """Tokens per round by theory, of a drafter that has no single alpha; None for a chain.
 
     Args:
         form: what gamma means for the drafter.
-        summaries: gamma -> the acceptance fields of a cell's record.
+        summary: the acceptance fields of a cell's record.
     """
-    found = {}
-    for gamma, summary in summaries.items():
-        alphas, survival = summary["alpha_by_position"], summary["survival_by_position"]
-        if form == "tree" and summary["alpha"] is not None:
-            found[gamma] = by_depth.expected_tokens(alphas)
-        elif form == "adaptive" and survival is not None:
-            found[gamma] = by_depth.surviving_tokens(survival)
-    return found
+    alphas, survival = summary["alpha_by_position"], summary["survival_by_position"]
+    if form == "tree" and alphas is not None:
+        return by_depth.expected_tokens(alphas)
+    if form == "adaptive" and survival is not None:
+        return by_depth.surviving_tokens(survival)
+    return None
 
 
 def model_of(
     form: DraftForm,
     alpha: float,
     c: float,
-    tokens: Mapping[int, float],
+    survival: Mapping[int, Sequence[float]],
     shapes: Mapping[int, RoundShape],
 ) -> RoundModel | MeasuredRounds:
-    """The model that fits a form: one alpha for a chain, else ``tokens`` where they are known."""
+    """The model that fits a form: one alpha for a chain, else what was measured.
+
+    Args:
+        alpha: pooled over gammas.
+        c: pooled over gammas.
+        survival: gamma -> rounds that accepted 1, 2, ... tokens / all rounds.
+        shapes: gamma -> what its rounds were like.
+    """
     if form == "chain":
         return RoundModel(alpha, c, shapes)
-    return MeasuredRounds(tokens, {g: shape for g, shape in shapes.items() if g in tokens})
+    tokens = {gamma: by_depth.surviving_tokens(survival[gamma]) for gamma in shapes}
+    return MeasuredRounds(tokens, shapes)

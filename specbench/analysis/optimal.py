@@ -3,9 +3,7 @@
 The rule, for each (task, temperature, batch size):
 
 1. Every drafter's gammas up to its largest measured one are scored by the extended model
-   (:mod:`specbench.analysis.model`); of trees and adaptive drafts only measured ones. A tree gets
-   no more than its measured speedup: what is expected of it by depth takes every accepted path to
-   go on, which is too much where paths end at leaves.
+   (:mod:`specbench.analysis.model`); of trees and adaptive drafts only measured ones.
 2. A (drafter, gamma) counts only with evidence: its measured speedup's 95% interval lies above 1,
    and the speedup itself above the noise floor of the block's baselines. A gamma that was not
    measured borrows the weaker evidence of its two measured neighbours.
@@ -147,10 +145,7 @@ def _choice(group: GroupFit, point: ModelPoint) -> Choice:
     if not witnesses:
         return Choice(point.gamma, point.speedup, None, "no speedup was measured near it")
     weakest = min(witnesses, key=_lower_bound)
-    expected = point.speedup
-    if group.draft_form == "tree" and weakest.speedup is not None:
-        expected = min(expected, weakest.speedup)
-    return Choice(point.gamma, expected, weakest, _against(group, weakest))
+    return Choice(point.gamma, point.speedup, weakest, _against(group, weakest))
 
 
 def _lower_bound(point: GammaFit) -> float:

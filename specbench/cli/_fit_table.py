@@ -62,7 +62,7 @@ def print_fit(run: RunFit) -> None:
             print_table(f"{task}: acceptance by depth", _BY_DEPTH, by_depth, last_is_text=True)
     print("T temperature · B batch size · c, v, o in units of the baseline's step time,")
     print("c per drafted token (of a tree: per level)")
-    for line in form_notes({group.draft_form for group in run.groups}, "extended"):
+    for line in form_notes({group.draft_form for group in run.groups}, "tokens"):
         print(line)
     print("error = predicted / measured - 1 · ~ interval or noise floor holds 1")
     if any(point.lossless == DIVERGED for group in run.groups for point in group.points):

@@ -23,11 +23,12 @@ FORM_MARKS = {"chain": "", "tree": "†", "adaptive": "‡"}
 _FORM_NOTES = {
     "tree": (
         "† tree: γ is its levels; α takes a level as accepted if one of its branches is,",
-        "  so it is no chain's α; no closed form, {} from α at each depth",
+        "  so it is no chain's α; no closed form, {} by α at each depth, as if no",
+        "  accepted path ended before the last level",
     ),
     "adaptive": (
         "‡ gamma=auto: γ is the longest draft (mean length); α is of easier tokens, not",
-        "  that of a fixed γ; no closed form, {} from what was accepted by depth",
+        "  that of a fixed γ; no closed form, {} by what was accepted at each depth",
     ),
 }
 

@@ -31,9 +31,10 @@ def fit(
     were really drafted; what it leaves over is acceptance that is not the same at every position,
     tokens cut at the end of an output, and noise.
 
-    Trees and gamma=auto have no single alpha, so no closed form. Their extended model takes the
-    tokens of a round from the acceptance at each depth, which is shown: of a tree 1 + α1 + α1 α2 +
-    ..., too high where accepted paths end at leaves; of gamma=auto from the lengths really drafted.
+    Trees and gamma=auto have no single alpha, so no closed form. The acceptance at
+    each depth is shown, and the tokens that it would give: of a tree 1 + α1 + α1 α2 + ..., as if no
+    accepted path ended before the last level. Their extended model takes the drafts as they were,
+    whatever their lengths and wherever paths ended.
     """
     chosen = OutputFormat.of(format)
 

@@ -56,7 +56,7 @@ def optimal_gamma(
     none, the answer is "do not speculate", or "undecided" where too few prompts gave no interval.
 
     Trees and gamma=auto have no single alpha: they answer at measured gammas only (a tree's levels,
-    the longest draft), a tree with no more than its measured speedup.
+    the longest draft).
 
     Gammas beyond the largest measured one appear in JSON and CSV, marked as extrapolated by the
     closed form, and are never recommended; neither are synthetic drafters (they calibrate the

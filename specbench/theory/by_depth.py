@@ -23,7 +23,8 @@ def expected_tokens(alpha_by_depth: Iterable[float | None]) -> float:
     """1 + sum over depths i of alpha_1 ... alpha_i: tokens of a round whose draft goes on.
 
     It takes each accepted path to have something to try on the next level. Where paths end at a
-    leaf above a tree's last level it is too high, by what would have been accepted below them.
+    leaf above a tree's last level it is too high, by what would have been accepted below them:
+    :func:`surviving_tokens` is what the tree really gave.
 
     Args:
         alpha_by_depth: chance that depth 1, 2, ... is accepted once it is evaluated, 0 to 1. None

@@ -97,8 +97,8 @@ def test_what_has_no_alpha_answers_where_it_was_measured_and_nowhere_else() -> N
 
 
 def test_only_a_chain_gets_a_model_of_one_alpha() -> None:
-    shapes = {2: full(2, 0.2), 4: full(4, 0.4)}
-    assert isinstance(model_of("chain", 0.7, 0.1, {}, shapes), RoundModel)
+    shapes, survival = {2: full(2, 0.2), 4: full(4, 0.4)}, {2: [0.5, 0.25], 4: [0.5, 0.5, 0.5, 0.0]}
+    assert isinstance(model_of("chain", 0.7, 0.1, survival, shapes), RoundModel)
     for form in ("tree", "adaptive"):
-        model = model_of(form, 0.7, 0.1, {4: 3.0}, shapes)  # type: ignore[arg-type]
-        assert [point.gamma for point in model.curve(16)] == [0, 4]
+        model = model_of(form, 0.7, 0.1, survival, shapes)  # type: ignore[arg-type]
+        assert [point.tokens_per_round for point in model.curve(16)] == [1.0, 1.75, 2.5]
