@@ -22,6 +22,7 @@ from specbench.training.state import Progress, load_state, save_state
 from specbench.training.trainee import Trainee
 
 _WARM_UP_SHARE = 0.03
+_LOOK_AT = 32  # samples from which initial weights are set
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Budget:
 
     minutes: float | None = 20.0
     steps: int | None = None
-    tokens_per_step: int = 3000
+    tokens_per_step: int = 1500
     seed: int = 0
     check_s: float = 120.0
 
@@ -76,6 +77,7 @@ def train(
         KeyboardInterrupt: after Ctrl-C, when the state is saved.
     """
     kept_out = [padded([sample]).to(trainee.device) for sample in split.checked]
+    trainee.prepare(padded(split.training[:_LOOK_AT]).to(trainee.device))
     parameters = [p for p in trainee.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1.0, betas=(0.9, 0.95), weight_decay=0.01)
     about = _about(trainee, split, budget)

@@ -97,6 +97,10 @@ class Trainee(ABC):
         """The target's states that training reads."""
         return (self.last_layer,)
 
+    def prepare(self, batch: Batch) -> None:
+        """Set what initial weights should know of the data; called before training, each time it
+        begins or goes on, with the same batch."""
+
     @abstractmethod
     def guesses(self, batch: Batch) -> list[Guess]:
         """One guess per draft step, of the drafts that :meth:`drafts` names."""
