@@ -25,7 +25,7 @@ from specbench.sampling.warp import SamplingParams
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.progress import Progress
 
-WARM_UP_TOKENS = 6
+WARM_UP_TOKENS = 4
 
 
 class NativeBackend(Backend):

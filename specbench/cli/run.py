@@ -33,8 +33,8 @@ def run(
         typer.Option(
             metavar="SPEC",
             help="kind[:argument][,key=value]..., e.g. ngram,max=3 or model:NAME; repeat for "
-            "several; see specbench drafters. Default: ngram, and synthetic:0.8 as a check of "
-            "the instrument.",
+            "several; see specbench drafters. Default: ngram, and for the default target also "
+            "the shipped model, medusa and eagle.",
         ),
     ] = None,
     gamma: Annotated[
@@ -64,7 +64,7 @@ def run(
         str | None, typer.Option(metavar="N", help="Prompts per task. Default: 3.")
     ] = None,
     max_new_tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 24.")
+        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 12.")
     ] = None,
     repeats: Annotated[
         str | None, typer.Option(metavar="N", help="Measure everything N times. Default: 1.")

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from specbench import registry
 from specbench.drafters.spec import parse_spec
@@ -37,7 +37,7 @@ _LARGEST_SEED = 2**63 - 1
 
 DEFAULT_SWEEP: dict[str, Any] = {
     "target": None,  # the embedded SmolLM2-135M-Instruct
-    "drafters": ["ngram", "synthetic:0.8"],  # one to use, one to check the instrument by
+    "drafters": ["ngram", "model", "medusa", "eagle"],  # prompt lookup and what is shipped
     "gammas": [1, 2, 4],
     "temperatures": [0.0, 1.0],
     "top_k": 0,
@@ -45,18 +45,19 @@ DEFAULT_SWEEP: dict[str, Any] = {
     "batch_sizes": [1],
     "tasks": ["translation", "summarization", "code", "chat"],
     "prompts": 3,
-    "max_new_tokens": 24,
+    "max_new_tokens": 12,
     "repeats": 1,
     "backends": ["native"],
 }
 """What ``specbench run`` measures when nothing is said: the main job.
 
-All four main tasks, two drafters, three draft lengths, greedy and sampled, sized so that the
-embedded 135M model takes a few minutes on two cores. Prompt lookup is a drafter that every target
-has; the synthetic one has a known acceptance, so that every run shows whether the instrument reads
-it back. Few prompts and few tokens make wide intervals, which the tables say; ``--prompts`` and
-``--max-new-tokens`` narrow them.
+All four main tasks, the four drafters that the embedded 135M model has, three draft lengths, greedy
+and sampled, sized so that it takes some minutes on two cores. Few prompts and few tokens make wide
+intervals, which the tables say; ``--prompts`` and ``--max-new-tokens`` narrow them.
 """
+
+OTHER_TARGET_DRAFTERS = ["ngram"]
+"""The drafters of another target where none is named: prompt lookup, which every target has."""
 
 OPTION_FIELDS = {
     "target": "target",
@@ -121,6 +122,14 @@ class SweepConfig(BaseModel):
     out: Path | None = None
     resume: bool = False
     retry_failed: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drafters_of_other_targets(cls, values: Any) -> Any:
+        """The shipped drafters are for the embedded target only."""
+        if isinstance(values, dict) and values.get("target") is not None:
+            return {"drafters": OTHER_TARGET_DRAFTERS, **values}
+        return values
 
     @property
     def target_name(self) -> str:

@@ -20,6 +20,11 @@ def test_no_option_is_the_main_job():
     assert len(config.temperatures) >= 2
 
 
+def test_another_target_gets_the_drafter_that_every_target_has():
+    assert build({"target": "ORG/NAME"}).drafters == ["ngram"]
+    assert build({"target": "ORG/NAME", "drafter": ["eagle:x"]}).drafters == ["eagle:x"]
+
+
 def test_every_field_has_one_option():
     assert sorted(OPTION_FIELDS.values()) == sorted(SweepConfig.model_fields)
 
