@@ -13,6 +13,9 @@ learn from the rounds before, over all rows of a cell, old rounds counting less 
   probability (its confidence, in ten bins);
 * the chance of the token that is not drafted yet: how often evaluated tokens were accepted lately.
 
+What one row teaches serves the others. So above temperature 0, where the length of a draft decides
+which random numbers are used, outputs may depend on the batch; their distribution does not.
+
 The last token, on whose confidence the row stops, stays in the draft. Dropping it would make what
 is proposed depend on what was drawn, and with it the output; as it is, the rule for each token that
 stands in the draft is the usual one, and the output is the target's. Acceptance is another matter:
@@ -75,7 +78,10 @@ class StopRule:
             return None
         spec.choice("gamma", ("auto",))
         if spec.options.get("tree", "chain") != "chain":
-            raise SpecbenchError(f"drafter {spec.text!r}: gamma=auto drafts chains, not trees")
+            raise SpecbenchError(
+                f"drafter {spec.text!r}: gamma=auto drafts chains, not trees",
+                "Leave out gamma=auto or tree=",
+            )
         cost = spec.number("c", weight_share + TOKEN_COST)
         return cls(cost)
 

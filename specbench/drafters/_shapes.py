@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specbench.drafters._tree import CHAIN
+from specbench.drafters._tree import CHAIN, refuse_huge
 from specbench.drafters.base import Draft, Session
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
@@ -62,8 +62,9 @@ class Shape:
         return [numbers[path[:-1]] for path in self.paths]
 
     def cut(self, levels: int, guesses: float = math.inf) -> Shape:
-        """What is left with fewer levels, or fewer guesses per level."""
-        return Shape(tuple(p for p in self.paths if len(p) <= levels and max(p) < guesses))
+        """What is left with fewer levels or guesses per level; the best guess if nothing is."""
+        left = tuple(p for p in self.paths if len(p) <= levels and max(p) < guesses)
+        return Shape(left or ((0,),))
 
 
 @functools.cache
@@ -141,9 +142,14 @@ def no_shape(spec: DrafterSpec, gamma: int) -> str | None:
     if value == CHAIN:
         return None
     if re.fullmatch(r"\d+", value):
+        refuse_huge(spec, spec.integer("tree", 2, minimum=2))
         room = int(value) > gamma
         return None if room else f"tree={value} has no room for {gamma} levels below the root"
-    levels = read_shape(Path(value)).levels
+    if not value:
+        raise SpecbenchError(f"drafter {spec.text!r}: tree= is empty", "Write tree=N or tree=FILE")
+    shape = read_shape(Path(value))
+    refuse_huge(spec, len(shape.paths) + 1)
+    levels = shape.levels
     return None if levels >= gamma else f"tree {value} has {levels} levels"
 
 

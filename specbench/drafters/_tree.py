@@ -25,6 +25,8 @@ from specbench.models.tree import Tree
 TREE_OPTIONS = ("tree", "topk")
 CHAIN = "chain"
 DEFAULT_TOPK = 10
+MOST_NODES = 1024
+"""Far beyond what pays anywhere; a slip of the finger must not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class TreeSize:
                 )
             return None
         nodes = spec.integer("tree", 2, minimum=2)
+        refuse_huge(spec, nodes)
         return cls(nodes, min(spec.integer("topk", DEFAULT_TOPK), nodes - 1))
 
     def most_drafted(self, gamma: int) -> int:
@@ -68,6 +71,15 @@ class TreeSize:
         if self.nodes > gamma:
             return None
         return f"tree={self.nodes} has no room for {gamma} levels below the root"
+
+
+def refuse_huge(spec: DrafterSpec, nodes: int) -> None:
+    """Raises SpecbenchError for a tree of more than MOST_NODES nodes."""
+    if nodes > MOST_NODES:
+        raise SpecbenchError(
+            f"drafter {spec.text!r}: a tree of {nodes} nodes is beyond {MOST_NODES}",
+            "Write for example tree=60",
+        )
 
 
 @dataclass(frozen=True)

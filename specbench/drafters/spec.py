@@ -68,7 +68,7 @@ class DrafterSpec:
         if not re.fullmatch(r"\d+", text) or int(text) < minimum:
             raise SpecbenchError(
                 f"drafter {self.text!r}: {key}={text} is not a whole number of at least {minimum}",
-                f"Write for example {self.kind},{key}={max(default, minimum)}",
+                f"Write for example {self._with(f'{key}={max(default, minimum)}')}",
             )
         return int(text)
 
@@ -84,9 +84,16 @@ class DrafterSpec:
         if not 0 < value < math.inf:
             raise SpecbenchError(
                 f"drafter {self.text!r}: {key}={text} is not a positive number",
-                f"Write for example {self.kind},{key}=0.1",
+                f"Write for example {self._with(f'{key}=0.1')}",
             )
         return value
+
+    def _with(self, option: str) -> str:
+        """The SPEC with this option in the place of the one of its name."""
+        key = option.partition("=")[0]
+        kept = [f"{name}={value}" for name, value in self.options.items() if name != key]
+        head = self.kind if self.argument is None else f"{self.kind}:{self.argument}"
+        return ",".join([head, *kept, option])
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
         """An option as one of ``choices``, the first being the default."""

@@ -50,6 +50,7 @@ class SyntheticDrafter(Drafter):
         self.vocab_size = vocab_size
         self.cost = cost
         self.weight_bytes = cost.weight_bytes if cost else 0
+        self.one_step = cost.one_step if cost else False
         self.needs_hidden_layers = cost.needs_hidden_layers if cost else ()
 
     @classmethod
@@ -75,7 +76,14 @@ class SyntheticDrafter(Drafter):
     def impossible(
         cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
     ) -> str | None:
-        return "synthetic drafters replay greedy output" if temperature > 0 else None
+        if temperature > 0:
+            return "synthetic drafters replay greedy output"
+        if "cost" not in spec.options:
+            return None
+        cost = parse_spec(spec.options["cost"])
+        return drafter_class(cost).impossible(
+            cost, gamma=gamma, temperature=temperature, batch_size=batch_size
+        )
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> SyntheticDrafter:
@@ -123,9 +131,13 @@ class SyntheticDrafter(Drafter):
             self.cost.commit(num_accepted, hidden)
 
     def notes(self) -> list[str]:
-        if not self._derailed:
-            return []
-        return [f"{len(self._derailed)} prompts left the recorded output and were not drafted on"]
+        said = self.cost.notes() if self.cost else []
+        if self._derailed:
+            said = [
+                *said,
+                f"{len(self._derailed)} prompts left the recorded output and were not drafted on",
+            ]
+        return said
 
     def _next_recorded(self, slot: int, count: int) -> list[int]:
         """The recorded tokens after what is committed; none once the output has left them."""

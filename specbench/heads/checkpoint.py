@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +34,7 @@ _LAYER_KEYS = (
 _NEEDED_KEYS = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
 
 Head = TypeVar("Head", bound=nn.Module)
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,15 @@ def load_medusa(name: str, target: LanguageModel) -> LoadedHead[MedusaHeads]:
     checkpoint, notes = _open(name, "medusa")
     hidden_size, vocab_size = _state_size(target), target.vocab_size
     num_heads, num_layers = _count_medusa(checkpoint.tensors)
-    num_heads = max(num_heads, checkpoint.integer("medusa_num_heads") or 0)
-    num_layers = max(num_layers, checkpoint.integer("medusa_num_layers") or 0)
+    for key, counted, lacking in (
+        ("medusa_num_heads", num_heads, f"{num_heads}.0.linear.bias"),
+        ("medusa_num_layers", num_layers, f"0.{num_layers}.linear.bias"),
+    ):
+        if (checkpoint.integer(key) or 0) > counted:
+            raise SpecbenchError(
+                f"{name!r} lacks the tensor {lacking!r} [{hidden_size}]: its config.json says"
+                f" {key} is {checkpoint.integer(key)}, and it holds {counted}"
+            )
     shared = str(checkpoint.config.get("version")) == "2"
     heads = MedusaHeads(hidden_size, num_heads, num_layers, None if shared else vocab_size)
     fill(heads, checkpoint, checkpoint.tensors, target)
@@ -96,7 +104,7 @@ def load_eagle(name: str, target: LanguageModel) -> LoadedHead[EagleHead]:
     config = _layer_config(checkpoint, target)
     config.bias = checkpoint.config.get("bias", True)
     require_equal(checkpoint, target, "hidden_size", config.hidden_size, _state_size(target))
-    head = EagleHead(config)
+    head = _built(checkpoint, lambda: EagleHead(config))
     embedding, tensors = embedding_of(checkpoint, target, config.hidden_size)
     fill(head, checkpoint, tensors, target)
     layers = (target.config.num_hidden_layers,)
@@ -112,7 +120,7 @@ def load_eagle3(name: str, target: LanguageModel) -> LoadedHead[Eagle3Head]:
     checkpoint, notes = _open(name, "eagle3")
     config = _layer_config(checkpoint, target)
     config.target_hidden_size = target.config.hidden_size
-    config.norm_before_residual = bool(checkpoint.config.get("norm_before_residual", False))
+    config.norm_before_residual = _flag(checkpoint, "norm_before_residual")
     layers = _feature_layers(checkpoint, target)
     embedding, tensors = embedding_of(checkpoint, target, config.hidden_size)
     offsets, mapped = tensors.pop("d2t", None), tensors.pop("t2d", None)
@@ -120,7 +128,7 @@ def load_eagle3(name: str, target: LanguageModel) -> LoadedHead[Eagle3Head]:
     size = checkpoint.integer("draft_vocab_size") or (
         target.vocab_size if own is None else len(own)
     )
-    head = Eagle3Head(config, size)
+    head = _built(checkpoint, lambda: Eagle3Head(config, size))
     fill(head, checkpoint, tensors, target)
     ids = _draft_ids(checkpoint, target, size, offsets, mapped)
     return LoadedHead(head, checkpoint, embedding, ids, layers, notes)
@@ -168,9 +176,31 @@ def _layer_config(checkpoint: Checkpoint, target: LanguageModel) -> LlamaConfig:
             raise SpecbenchError(f"the config.json of {checkpoint.name!r} has no {key}")
     require_equal(checkpoint, target, "vocab_size", config["vocab_size"], target.vocab_size)
     chosen = {key: config[key] for key in _LAYER_KEYS if config.get(key) is not None}
-    made = LlamaConfig(**chosen)
+    made = _built(checkpoint, lambda: LlamaConfig(**chosen))
     made.qkv_bias = any(name.endswith("q_proj.bias") for name in checkpoint.tensors)
     return made
+
+
+def _built(checkpoint: Checkpoint, make: Callable[[], _Made]) -> _Made:
+    """What the config describes.
+
+    Raises:
+        SpecbenchError: nothing that can be made.
+    """
+    try:
+        return make()
+    except Exception as error:  # transformers and torch raise whatever they stumble over
+        reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        raise SpecbenchError(
+            f"the config.json of {checkpoint.name!r} does not describe a decoder layer: {reason[0]}"
+        ) from error
+
+
+def _flag(checkpoint: Checkpoint, key: str) -> bool:
+    value = checkpoint.config.get(key) or False
+    if not isinstance(value, bool):
+        raise SpecbenchError(f"the config.json of {checkpoint.name!r} says {key} is {value!r}")
+    return value
 
 
 def _state_size(target: LanguageModel) -> int:
@@ -184,16 +214,17 @@ def _feature_layers(checkpoint: Checkpoint, target: LanguageModel) -> tuple[int,
     layers: Any = checkpoint.config.get("eagle_aux_hidden_state_layer_ids")
     if layers is None:
         layers = (2, total // 2, total - 3)
-    fits = len(layers) == NUM_FEATURES and all(
-        isinstance(layer, int) and 0 <= layer <= total for layer in layers
+    listed = list(layers) if isinstance(layers, list | tuple) else [layers]
+    fits = len(listed) == NUM_FEATURES and all(
+        isinstance(layer, int) and 0 <= layer <= total for layer in listed
     )
     if not fits:
         raise SpecbenchError(
-            f"{checkpoint.name!r} reads the states entering layers {list(layers)}, and target"
+            f"{checkpoint.name!r} reads the states entering layers {listed}, and target"
             f" {target.name} has {total} layers",
             made_for(checkpoint),
         )
-    return tuple(layers)
+    return tuple(listed)
 
 
 def _draft_ids(

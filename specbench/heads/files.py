@@ -53,13 +53,13 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
 
     def integer(self, key: str) -> int | None:
-        """A whole number of the config, or None where the key is missing.
+        """A whole number of the config, 0 or more, or None where the key is missing.
 
         Raises:
             SpecbenchError: it is something else.
         """
         value = self.config.get(key)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        if value is not None and (type(value) is not int or value < 0):
             raise SpecbenchError(f"the config.json of {self.name!r} says {key} is {value!r}")
         return value
 

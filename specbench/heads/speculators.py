@@ -30,7 +30,7 @@ def translate(checkpoint: Checkpoint) -> tuple[Checkpoint, list[str]]:
         SpecbenchError: its algorithm is another than EAGLE-3, or the layer's config is missing.
     """
     config, name = checkpoint.config, checkpoint.name
-    speculation = config.get("speculators_config") or {}
+    speculation = _table(config.get("speculators_config"))
     algorithm = speculation.get("algorithm") or config.get("speculators_model_type")
     if algorithm != "eagle3":
         raise SpecbenchError(
@@ -41,7 +41,7 @@ def translate(checkpoint: Checkpoint) -> tuple[Checkpoint, list[str]]:
     layer = config.get("transformer_layer_config")
     if not isinstance(layer, dict):
         raise SpecbenchError(f"the config.json of {name!r} has no transformer_layer_config")
-    verifier = (speculation.get("verifier") or {}).get("name_or_path")
+    verifier = _table(speculation.get("verifier")).get("name_or_path")
     own = {
         "draft_vocab_size": config.get("draft_vocab_size"),
         "norm_before_residual": config.get("norm_before_residual", False),
@@ -52,6 +52,11 @@ def translate(checkpoint: Checkpoint) -> tuple[Checkpoint, list[str]]:
     tensors = {_rename(key): tensor for key, tensor in checkpoint.tensors.items()}
     notes = [] if "norm_before_residual" in config else [NORM_NOTE]
     return replace(checkpoint, config={**layer, **own}, tensors=tensors), notes
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    """A part of the config that only informs; empty where it is no object."""
+    return value if isinstance(value, dict) else {}
 
 
 def _rename(key: str) -> str:

@@ -175,6 +175,20 @@ def test_speculators_without_the_layers_config(tmp_path):
     assert "no transformer_layer_config" in refusal(f"eagle3:{folder}")
 
 
+@pytest.mark.parametrize(
+    "informs", ["x", [1], {"algorithm": "eagle3", "verifier": "name"}], ids=["text", "list", "name"]
+)
+def test_what_only_informs_may_have_any_form(tmp_path, informs):
+    folder = published.write_speculators(tmp_path, target(), speculators_config=informs, **THREE)
+    make_drafter(target(), f"eagle3:{folder}")
+
+
+@pytest.mark.parametrize("layers", [5, "012", {"0": 1}, [0, 1]])
+def test_layers_that_are_no_three_numbers(tmp_path, layers):
+    folder = published.write_eagle3(tmp_path, target(), eagle_aux_hidden_state_layer_ids=layers)
+    assert "reads the states entering layers" in refusal(f"eagle3:{folder}")
+
+
 @pytest.mark.parametrize("kind", ["medusa", "eagle", "eagle3"])
 def test_what_is_no_checkpoint(tmp_path, kind):
     def spec(folder: Path) -> str:
@@ -283,3 +297,36 @@ def test_the_hubs_refusal_names_the_head(monkeypatch):
     answer = refusal("eagle:some-org/some-head")
     assert "'some-org/some-head'" in answer
     assert "pass a path" in answer
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_attention_heads", 0),
+        ("num_key_value_heads", "2"),
+        ("rms_norm_eps", "x"),
+        ("hidden_act", "nope"),
+        ("rope_parameters", {"rope_type": "unheard-of"}),
+        ("head_dim", -8),
+        ("draft_vocab_size", -3),
+    ],
+)
+def test_a_config_that_describes_no_layer_is_refused(key: str, value, tmp_path):
+    folder = published.write_eagle(tmp_path / "eagle", target())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, key: value}))
+    assert str(folder) in refusal(f"eagle:{folder}")
+
+
+def test_more_heads_than_there_are_tensors_are_refused(tmp_path):
+    folder = published.write_medusa(tmp_path / "medusa", target())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "medusa_num_heads": 10**8}))
+    assert "medusa_num_heads is 100000000" in refusal(f"medusa:{folder}")
+
+
+def test_a_norm_flag_that_is_a_text_is_refused(tmp_path):
+    folder = published.write_eagle3(tmp_path / "eagle3", target())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "norm_before_residual": "false"}))
+    assert "norm_before_residual is 'false'" in refusal(f"eagle3:{folder}")
