@@ -14,14 +14,18 @@ class Interruption:
             while not interruption.came:
                 ...
 
-    Outside the main thread, where signals can't be caught, Ctrl-C is what it always is.
+    Outside the main thread, where signals can't be caught, and where Ctrl-C is ignored (a job in
+    the background), it is what it was.
     """
 
     def __init__(self) -> None:
         self.came = False
 
     def __enter__(self) -> Interruption:
-        self._caught = threading.current_thread() is threading.main_thread()
+        self._caught = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        )
         if self._caught:
             self._before = signal.signal(signal.SIGINT, self._note)
         return self

@@ -137,7 +137,7 @@ def test_nothing_left_is_one_line_that_says_why(options: dict[str, Any], reason:
         "synthetic",
         "synthetic:1.5",
         "synthetic:x",
-        "model",
+        "model:",
         "ngram,size=2",
         "synthetic:0.5,cost=synthetic:0.5",
     ],

@@ -75,6 +75,15 @@ def test_a_killed_training_ends_up_where_an_uninterrupted_one_does(kind: str, tm
     assert last_state(folder) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C is not ignored, as it is in jobs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_ctrl_c_waits_for_the_step_and_saves(tmp_path: Path):
     expected = uninterrupted("medusa", tmp_path / "whole")
 
@@ -93,6 +102,7 @@ def test_ctrl_c_waits_for_the_step_and_saves(tmp_path: Path):
     assert last_state(folder) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_second_ctrl_c_does_not_wait():
     with Interruption() as interruption:
         assert not interruption.came
@@ -100,6 +110,16 @@ def test_a_second_ctrl_c_does_not_wait():
         assert interruption.came
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption:
+            signal.raise_signal(signal.SIGINT)
+        assert not interruption.came
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_outside_the_main_thread_nothing_is_caught():
