@@ -30,6 +30,15 @@ def train_drafter(
             help="Model to draft for, as for specbench run. Default: SmolLM2-135M-Instruct.",
         ),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR|NAME",
+            help="Go on from a checkpoint of this kind, a folder or a hub name. Default: begin "
+            "anew.",
+        ),
+    ] = None,
     corpus: Annotated[
         Path | None,
         typer.Option(
@@ -106,6 +115,7 @@ def train_drafter(
         out=out,
         corpus=corpus or out.parent / f"corpus-{short}",
         target=target,
+        start=start,
         tokens=tokens,
         outputs=outputs,
         prompts=prompts or PROMPTS_FILE,

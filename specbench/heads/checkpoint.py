@@ -44,6 +44,7 @@ class LoadedHead(Generic[Head]):
     Attributes:
         head: the network.
         checkpoint: what it was read from.
+        config: of its decoder layer; None where it has none.
         embedding: token embeddings of its own where they differ from the target's, else the
             target's.
         ids: [V_draft] the target's id of each of the head's own, or None: they are the same.
@@ -53,6 +54,7 @@ class LoadedHead(Generic[Head]):
 
     head: Head
     checkpoint: Checkpoint
+    config: LlamaConfig | None
     embedding: nn.Module
     ids: Tensor | None
     layers: tuple[int, ...]
@@ -84,7 +86,7 @@ def load_medusa(name: str, target: LanguageModel) -> LoadedHead[MedusaHeads]:
     fill(heads, checkpoint, checkpoint.tensors, target)
     embedding = target.model.get_input_embeddings()
     layers = (target.config.num_hidden_layers,)
-    return LoadedHead(heads, checkpoint, embedding, None, layers, notes)
+    return LoadedHead(heads, checkpoint, None, embedding, None, layers, notes)
 
 
 @functools.cache
@@ -108,7 +110,7 @@ def load_eagle(name: str, target: LanguageModel) -> LoadedHead[EagleHead]:
     embedding, tensors = embedding_of(checkpoint, target, config.hidden_size)
     fill(head, checkpoint, tensors, target)
     layers = (target.config.num_hidden_layers,)
-    return LoadedHead(head, checkpoint, embedding, None, layers, notes)
+    return LoadedHead(head, checkpoint, config, embedding, None, layers, notes)
 
 
 def load_eagle3(name: str, target: LanguageModel) -> LoadedHead[Eagle3Head]:
@@ -131,7 +133,7 @@ def load_eagle3(name: str, target: LanguageModel) -> LoadedHead[Eagle3Head]:
     head = _built(checkpoint, lambda: Eagle3Head(config, size))
     fill(head, checkpoint, tensors, target)
     ids = _draft_ids(checkpoint, target, size, offsets, mapped)
-    return LoadedHead(head, checkpoint, embedding, ids, layers, notes)
+    return LoadedHead(head, checkpoint, config, embedding, ids, layers, notes)
 
 
 def _open(name: str, wanted: str) -> tuple[Checkpoint, tuple[str, ...]]:
@@ -176,7 +178,7 @@ def _layer_config(checkpoint: Checkpoint, target: LanguageModel) -> LlamaConfig:
             raise SpecbenchError(f"the config.json of {checkpoint.name!r} has no {key}")
     require_equal(checkpoint, target, "vocab_size", config["vocab_size"], target.vocab_size)
     chosen = {key: config[key] for key in _LAYER_KEYS if config.get(key) is not None}
-    made = _built(checkpoint, lambda: LlamaConfig(**chosen))
+    made = _built(checkpoint, lambda: LlamaConfig(**chosen, num_hidden_layers=1))
     made.qkv_bias = any(name.endswith("q_proj.bias") for name in checkpoint.tensors)
     return made
 

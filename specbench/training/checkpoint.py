@@ -32,12 +32,14 @@ class Origin:
         corpus: number of samples, of answer tokens, of samples kept out, of those measured on.
         budget: minutes, steps, seed.
         licence: of the target, and so of the weights; None where it is not known.
+        start: the checkpoint that the training began from; None if it began anew.
     """
 
     target: dict[str, Any]
     corpus: dict[str, Any]
     budget: dict[str, Any]
     licence: str | None
+    start: str | None = None
 
 
 def write_checkpoint(
@@ -61,6 +63,8 @@ def write_checkpoint(
         "corpus": origin.corpus,
         "budget": origin.budget,
         "seed": origin.budget["seed"],
+        "start": origin.start,
+        "earlier": _earlier(origin.start),
         "steps": progress.step,
         "seconds": round(progress.seconds, 1),
         "parameters": sum(p.numel() for p in trainee.module.parameters()),
@@ -85,6 +89,15 @@ def write_checkpoint(
         ) from error
 
 
+def _earlier(start: str | None) -> dict[str, Any] | None:
+    """What the checkpoint that a training began from says of its own training, if it does."""
+    try:
+        facts = json.loads((Path(start or "") / "training.json").read_text(encoding="utf-8"))
+        return {key: facts[key] for key in ("corpus", "steps", "seconds", "start", "earlier")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
@@ -98,6 +111,11 @@ def _card(trainee: Trainee, facts: dict[str, Any], origin: Origin) -> str:
         f"| {step} | {' | '.join(map(format_rate, rates))} |"
         for step, rates in enumerate(zip(*columns, strict=True), 1)
     )
+    before, begun = "untrained", "anew"
+    if origin.start is not None:
+        before, begun = "before", f"from `{Path(origin.start).name}`"
+        if facts["earlier"]:
+            begun += f", which had {facts['earlier']['steps']} steps"
     return f"""---
 {front}base_model: {name}
 ---
@@ -111,6 +129,7 @@ Proposes tokens for speculative decoding with this target; trained with `specben
 - Data: {corpus["samples"]} of the target's own answers, greedy and sampled, with
   {corpus["tokens"]:,} tokens; {corpus["kept_out"]} answers kept out of training
 - Training: {facts["steps"]} steps in {facts["seconds"] / 60:.0f} minutes, seed {facts["seed"]}
+- Begun: {begun}
 - Size: {facts["parameters"] / 1e6:.2f} million parameters, draft vocabulary of
   {len(trainee.columns):,} tokens
 - Licence: {origin.licence or "that of the target"}
@@ -119,7 +138,7 @@ Chance that a token is accepted on kept-out prompts, by draft step, given that t
 were: greedy, and the overlap of the two distributions at temperature 1. Measured on
 {corpus["checked"]} of the kept-out answers, with the weights as they are saved.
 
-| step | greedy, untrained | greedy | overlap, untrained | overlap |
+| step | greedy, {before} | greedy | overlap, {before} | overlap |
 |---|---|---|---|---|
 {rows}
 """

@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from specbench.models.target import LanguageModel
+from specbench.models.vocabulary import require_same_vocabulary
 from specbench.training.batches import Batch
 from specbench.training.head_files import layer_config
+from specbench.training.output_layer import require_plain_head
 from specbench.training.trainee import Acceptance, Guess, Trainee
+from specbench.weights.loading import load_causal_lm
 from specbench.weights.quiet import quiet_transformers
 
 NUM_RARE = 1024
@@ -57,10 +60,25 @@ class DraftModelTrainee(Trainee):
             factor = left * values.sqrt()
             self.module.get_input_embeddings().weight.copy_(factor / factor.std() * 0.5)
         self.module.model.norm.weight.data.fill_(size**-0.5 * 4)
-        self._frequent = self.columns
-        is_rare = torch.ones(len(self.head), dtype=torch.bool)
-        is_rare[ids.cpu()] = False
+        self._draw_from(self.columns)
+
+    def _draw_from(self, frequent: Tensor) -> None:
+        """Take the model's ids that are not ``frequent`` for the rare ones; a padded target has
+        ids that its draft model may lack."""
+        self._num_ids = min(len(self.head), len(self.module.get_input_embeddings().weight))
+        self._frequent = frequent[frequent < self._num_ids]
+        is_rare = torch.ones(self._num_ids, dtype=torch.bool)
+        is_rare[self._frequent.cpu()] = False
         self._rare = is_rare.nonzero().squeeze(1)
+
+    def start_from(self, name: str) -> None:
+        loaded = load_causal_lm(name, dtype="float32", device=str(self.device))
+        drafter = LanguageModel(copy.deepcopy(loaded.model), loaded.tokenizer, name)
+        require_same_vocabulary(self.target, drafter)
+        require_plain_head(drafter, "draft model")
+        self.module = loaded.model.requires_grad_(True)
+        self._draw_from(self._frequent)
+        self.goes_on = True
 
     def loss(self, batch: Batch) -> Tensor:
         """Over the frequent tokens and a draw of the rare ones."""
@@ -69,14 +87,20 @@ class DraftModelTrainee(Trainee):
         return super().loss(batch)
 
     def acceptance(self, batches: Sequence[Batch]) -> Acceptance:
-        self.use_columns(torch.arange(len(self.head)))
+        self.use_columns(torch.arange(self._num_ids))
         return super().acceptance(batches)
 
     def guesses(self, batch: Batch) -> list[Guess]:
-        outputs = self.module.model(input_ids=batch.tokens[:, :-1], use_cache=False)
+        tokens = batch.tokens[:, :-1].clamp(max=self._num_ids - 1)
+        outputs = self.module.base_model(input_ids=tokens, use_cache=False)
         rows, starts = self.drafts(batch, 1)
-        weight = self.module.get_output_embeddings().weight
-        logits = outputs.last_hidden_state[rows, starts + 1] @ weight[self.columns].T
+        layer = self.module.get_output_embeddings()
+        bias = getattr(layer, "bias", None)
+        logits = nn.functional.linear(
+            outputs.last_hidden_state[rows, starts + 1],
+            layer.weight[self.columns],
+            None if bias is None else bias[self.columns],
+        )
         return [Guess(logits, rows, starts)]
 
     def save(self, folder: Path) -> None:

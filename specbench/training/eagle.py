@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from specbench.heads.checkpoint import load_eagle
 from specbench.heads.eagle import EagleHead
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
-from specbench.training.head_files import layer_config, save_head
+from specbench.training.head_files import layer_config, require_no_embedding, save_head
 from specbench.training.unrolled import UnrolledTrainee
 
 STATE_WEIGHT = 0.2
@@ -44,6 +45,14 @@ class EagleTrainee(UnrolledTrainee):
         self.module = EagleHead(self.config).to(self.device)
         nn.init.zeros_(self.module.fc.bias)
 
+    def start_from(self, name: str) -> None:
+        loaded = load_eagle(name, self.target)
+        require_no_embedding(loaded, self.target)
+        self.config = loaded.config
+        self.module = EagleHead(self.config).to(self.device)
+        self.module.load_state_dict(loaded.head.state_dict())
+        self.goes_on = True
+
     def prepare(self, batch: Batch) -> None:
         """Start from the mean state, and let embeddings be heard as loudly as states.
 
@@ -56,9 +65,10 @@ class EagleTrainee(UnrolledTrainee):
         ratio = float(states.std() / self.embed(batch.tokens).std())
         gain = torch.ones(2 * size, device=self.device)
         gain[:size] = 2.0 ** round(math.log2(ratio))  # a power of two keeps roundings the same
-        with torch.no_grad():
-            fc.bias.copy_(states.mean(dim=0))
-            fc.weight.mul_(gain)
+        if not self.goes_on:
+            with torch.no_grad():
+                fc.bias.copy_(states.mean(dim=0))
+                fc.weight.mul_(gain)
         parametrize.register_parametrization(fc, "weight", ColumnGain(gain))
 
     def enter(self, batch: Batch) -> Tensor:

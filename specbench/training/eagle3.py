@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from specbench.heads.checkpoint import load_eagle3
 from specbench.heads.eagle3 import Eagle3Head
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
-from specbench.training.head_files import layer_config, save_head
+from specbench.training.head_files import layer_config, require_no_embedding, save_head
 from specbench.training.unrolled import UnrolledTrainee
 
 
@@ -41,7 +42,7 @@ class Eagle3Trainee(UnrolledTrainee):
     def __init__(self, target: LanguageModel, ids: Tensor) -> None:
         super().__init__(target, ids.sort().values)  # draft ids in the order of the target's
         self.config = layer_config(target)
-        self.feature_layers = feature_layers(target.config.num_hidden_layers)
+        self.feature_layers: tuple[int, ...] = feature_layers(target.config.num_hidden_layers)
         self.module = Eagle3Head(self.config, len(ids)).to(self.device)
         with torch.no_grad():
             self.module.lm_head.weight.copy_(self.head_rows)
@@ -50,6 +51,17 @@ class Eagle3Trainee(UnrolledTrainee):
                 # the output layer expects states of the target's norm; ones show its gains
                 ones = torch.ones(1, target.config.hidden_size).to(self.device, target.dtype)
                 self.module.norm.weight.copy_(norm(ones)[0])
+
+    def start_from(self, name: str) -> None:
+        loaded = load_eagle3(name, self.target)
+        require_no_embedding(loaded, self.target)
+        every = torch.arange(self.target.vocab_size)
+        self.use_columns(every if loaded.ids is None else loaded.ids)
+        self.config = loaded.config
+        self.feature_layers = loaded.layers
+        self.module = Eagle3Head(self.config, len(self.columns)).to(self.device)
+        self.module.load_state_dict(loaded.head.state_dict())
+        self.goes_on = True
 
     def layers(self) -> tuple[int, ...]:
         return tuple(sorted({*self.feature_layers, self.last_layer}))

@@ -11,6 +11,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
+from specbench.errors import SpecbenchError
+from specbench.heads.checkpoint import LoadedHead
 from specbench.models.target import LanguageModel
 
 _ALWAYS_WRITTEN = (
@@ -46,6 +48,19 @@ def layer_config(target: LanguageModel, **changes: Any) -> LlamaConfig:
         "tie_word_embeddings": False,
     }
     return LlamaConfig(**(fields | changes))
+
+
+def require_no_embedding(loaded: LoadedHead, target: LanguageModel) -> None:
+    """Refuse a head that was trained with embeddings of its own.
+
+    Raises:
+        SpecbenchError: its embeddings are not the target's.
+    """
+    if loaded.embedding is not target.model.get_input_embeddings():
+        raise SpecbenchError(
+            f"{loaded.checkpoint.name!r} has token embeddings of its own",
+            "Only heads that share the target's can be trained further",
+        )
 
 
 def save_head(

@@ -22,6 +22,7 @@ from specbench.training.state import Progress, load_state, save_state
 from specbench.training.trainee import Trainee
 
 _WARM_UP_SHARE = 0.03
+_GOING_ON = 0.5  # of the learning rate, for weights that have been trained before
 _LOOK_AT = 32  # samples from which initial weights are set
 
 
@@ -59,6 +60,7 @@ def train(
     folder: Path,
     budget: Budget,
     report: Callable[[Progress, float], None] = lambda progress, share: None,
+    start: str | None = None,
 ) -> Progress:
     """Train a module in place; it ends up with weights that bfloat16 can hold, as they are saved.
 
@@ -68,6 +70,7 @@ def train(
         folder: keeps the state of a training whose checkpoint is not written yet.
         budget: when to end.
         report: is told the progress and the share of the budget after every step.
+        start: the checkpoint that the weights are from, None for new ones.
 
     Returns:
         The progress, whose last check is of the weights as they are saved.
@@ -78,9 +81,10 @@ def train(
     """
     kept_out = [padded([sample]).to(trainee.device) for sample in split.checked]
     trainee.prepare(padded(split.training[:_LOOK_AT]).to(trainee.device))
+    rate = trainee.learning_rate * (_GOING_ON if trainee.goes_on else 1.0)
     parameters = [p for p in trainee.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1.0, betas=(0.9, 0.95), weight_decay=0.01)
-    about = _about(trainee, split, budget)
+    about = {**_about(trainee, split, budget), "start": start}
     torch.manual_seed(budget.seed)
     progress = load_state(folder, about, trainee, optimizer)
     if progress is None:
@@ -94,7 +98,7 @@ def train(
         while (share := budget.share(progress.step, progress.seconds)) < 1.0:
             begin = time.monotonic()
             for group in optimizer.param_groups:
-                group["lr"] = trainee.learning_rate * _schedule(share)
+                group["lr"] = rate * _schedule(share)
             loss = trainee.loss(next(batches).to(trainee.device))
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)

@@ -7,6 +7,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specbench.errors import SpecbenchError
+from specbench.heads.checkpoint import load_medusa
 from specbench.heads.medusa import MedusaHeads
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
@@ -23,6 +25,18 @@ class MedusaTrainee(Trainee):
     def __init__(self, target: LanguageModel, ids: Tensor) -> None:
         super().__init__(target, ids)
         self.module = MedusaHeads(target.config.hidden_size, self.num_steps).to(self.device)
+
+    def start_from(self, name: str) -> None:
+        heads = load_medusa(name, self.target).head
+        if heads.lm_heads:
+            raise SpecbenchError(
+                f"the Medusa heads of {name!r} have output layers of their own",
+                "Only heads that share the target's can be trained further",
+            )
+        self.num_steps = len(heads)
+        self.module = MedusaHeads(self.head.shape[1], self.num_steps, heads.num_layers)
+        self.module.to(self.device).load_state_dict(heads.state_dict())
+        self.goes_on = True
 
     def guesses(self, batch: Batch) -> list[Guess]:
         states = batch.states[self.last_layer]  # [B, S - 1, H]

@@ -21,6 +21,7 @@ from specbench.training.eagle import EagleTrainee
 from specbench.training.eagle3 import Eagle3Trainee, feature_layers
 from specbench.training.loop import Budget, train
 from specbench.training.medusa import MedusaTrainee
+from specbench.training.output_layer import require_plain_head
 from specbench.training.prompts import PROMPTS_FILE, PromptGrammar
 from specbench.training.state import Progress, forget_state
 from specbench.training.trainee import Trainee
@@ -41,6 +42,7 @@ class Order:
     Attributes:
         kind: a key of KINDS.
         target: as for ``specbench run``; None for the embedded default.
+        start: checkpoint of this kind to go on from, a folder or a hub name; None for a new one.
         out: folder of the checkpoint; must not hold one yet.
         corpus: folder of the target's output, made or extended.
         tokens: answer tokens that the corpus must have.
@@ -56,6 +58,7 @@ class Order:
     out: Path
     corpus: Path
     target: str | None = None
+    start: str | None = None
     tokens: int = 300_000
     outputs: Path | None = None
     prompts: Path = PROMPTS_FILE
@@ -99,12 +102,14 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
     ranking = counts.argsort(descending=True, stable=True)
     torch.manual_seed(order.budget.seed)
     trainee = KINDS[order.kind](target, ranking[: order.vocab])
+    if order.start is not None:
+        trainee.start_from(order.start)
     split = Split.of(corpus, trainee.layers(), min(LONGEST_SAMPLE, target.context_limit))
     listener.message(
         f"{len(split.training)} answers to learn from, {len(split.kept_out)} kept out; "
         f"{sum(p.numel() for p in trainee.module.parameters()) / 1e6:.1f} million parameters"
     )
-    progress = train(trainee, split, order.out, order.budget, listener.training)
+    progress = train(trainee, split, order.out, order.budget, listener.training, order.start)
     origin = Origin(
         target={"name": target.name, **identity},
         corpus={
@@ -114,6 +119,7 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
             "checked": len(split.checked),
         },
         budget=asdict(order.budget),
+        start=order.start,
         licence=EMBEDDED_LICENCE if order.target is None else None,
     )
     write_checkpoint(order.out, trainee, ranking, progress, origin)
@@ -154,24 +160,6 @@ def collect(
         minutes = (time.monotonic() - begin) / 60
         listener.message(f"collected {tokens:,} tokens in {minutes:.1f} minutes")
     return corpus
-
-
-@torch.inference_mode()
-def require_plain_head(target: LanguageModel) -> None:
-    """Refuse a target whose logits are more than its output layer's on the last state.
-
-    Raises:
-        SpecbenchError: it scales or caps them.
-    """
-    layer = target.config.num_hidden_layers
-    tokens = torch.arange(min(4, target.vocab_size), device=target.device)[None]
-    output = target.forward(tokens, target.new_cache(1, 4), [0], hidden_layers=[layer])
-    plain = target.model.get_output_embeddings()(output.hidden[layer])
-    if not torch.allclose(plain.float(), output.logits.float(), rtol=1e-2, atol=1e-2):
-        raise SpecbenchError(
-            f"target {target.name} scales or caps its logits behind its output layer",
-            "Heads for such a target can't be trained here",
-        )
 
 
 def _claim(folder: Path) -> None:

@@ -67,6 +67,7 @@ class Trainee(ABC):
 
     Attributes:
         module: what is trained, float32.
+        goes_on: whether ``module`` has the weights of an earlier training.
         columns: [K] token ids that the columns of ``Guess.logits`` stand for.
     """
 
@@ -76,6 +77,7 @@ class Trainee(ABC):
     uses_ranking: ClassVar[bool] = True
     """Whether the drafter can cut the target's output layer by a ranking of tokens."""
     module: nn.Module
+    goes_on: bool = False
 
     def __init__(self, target: LanguageModel, ids: Tensor) -> None:
         self.target = target
@@ -100,6 +102,14 @@ class Trainee(ABC):
     def prepare(self, batch: Batch) -> None:
         """Set what initial weights should know of the data; called before training, each time it
         begins or goes on, with the same batch."""
+
+    @abstractmethod
+    def start_from(self, name: str) -> None:
+        """Take the weights, and sizes, of a checkpoint of this kind: a folder or a hub name.
+
+        Raises:
+            SpecbenchError: not found, of another kind or for another target.
+        """
 
     @abstractmethod
     def guesses(self, batch: Batch) -> list[Guess]:

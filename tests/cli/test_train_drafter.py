@@ -93,7 +93,8 @@ def test_training_improves_acceptance_on_kept_out_prompts(
     assert last["step"] == STEPS[kind]
     for before, after in zip(first["overlap"], last["overlap"], strict=True):
         assert after > before + 0.005
-    assert sum(last["greedy"]) >= sum(rate or 0.0 for rate in first["greedy"]) - 0.05
+    # the tiny target repeats itself, so that even untrained heads guess most of its greedy answers
+    assert sum(last["greedy"]) >= sum(rate or 0.0 for rate in first["greedy"]) - 0.15
     assert trained[kind].out.splitlines()[0] == check_line(Progress(checks=[last]))
 
 
@@ -122,6 +123,18 @@ def test_no_minutes_write_the_untrained_drafter_with_its_numbers(
     # what is measured before training does not depend on how long it takes
     assert first["overlap"] == facts(home / "eagle")["checks"][0]["overlap"]
     shutil.rmtree(home / "untrained")
+
+
+def test_a_training_goes_on_from_a_checkpoint(specbench, home: Path, trained):
+    for kind in STEPS:
+        result = specbench(*options(kind, f"more-{kind}", "--from", kind, "--steps", "2"))
+        assert result.code == 0, result.err
+        before, more = facts(home / kind), facts(home / f"more-{kind}")
+        assert more["checks"][0]["overlap"] == pytest.approx(before["checks"][-1]["overlap"])
+        assert (more["start"], more["earlier"]["steps"]) == (kind, STEPS[kind])
+    result = specbench(*options("eagle", "refused", "--from", "nowhere/", "--steps", "2"))
+    assert result.code == 2
+    assert "no such head: 'nowhere/'" in result.err.splitlines()[-1]
 
 
 def test_a_draft_vocabulary_is_at_most_the_targets(specbench, home: Path, trained):

@@ -17,7 +17,8 @@ from specbench.training.checkpoint import Origin, write_checkpoint
 from specbench.training.corpus import Sample
 from specbench.training.head_files import layer_config, save_head
 from specbench.training.loop import Budget, train
-from specbench.training.session import KINDS, require_plain_head
+from specbench.training.output_layer import require_plain_head
+from specbench.training.session import KINDS
 from specbench.training.state import Progress
 from specbench.training.trainee import Trainee
 from tests.tiny import VOCAB, random_model, requests, run_cell
