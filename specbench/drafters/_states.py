@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from specbench.drafters._adaptive import AUTO_NOTE, AUTO_OPTIONS, StopRule
 from specbench.drafters._chain import draft_chain
-from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
-from specbench.drafters.base import Draft, Drafter, Session
+from specbench.drafters._stepwise import StepwiseDrafter
+from specbench.drafters._tree import Place, draft_tree
+from specbench.drafters.base import Draft, Session
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead
 from specbench.models.cache import RowCache
@@ -28,7 +27,7 @@ from specbench.models.target import LanguageModel
 from specbench.models.tree import Tree
 
 
-class StateDrafter(Drafter):
+class StateDrafter(StepwiseDrafter):
     """Drafts by feeding a head its own outputs: a chain, sampled from it, or a tree.
 
     Args:
@@ -39,8 +38,6 @@ class StateDrafter(Drafter):
         weight_bytes: that a draft step reads.
     """
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (*TREE_OPTIONS, *AUTO_OPTIONS)
-
     def __init__(
         self,
         loaded: LoadedHead,
@@ -49,6 +46,7 @@ class StateDrafter(Drafter):
         spec: DrafterSpec,
         weight_bytes: int,
     ) -> None:
+        super().__init__(spec, weight_bytes / target.weight_bytes)
         self.weight_bytes = weight_bytes
         self.head = loaded.head
         self.embedding = loaded.embedding
@@ -56,23 +54,7 @@ class StateDrafter(Drafter):
         self.device = target.device
         self.vocab_size = target.vocab_size
         self.ids = ids
-        self.size = TreeSize.of(spec)
-        self.stop = StopRule.of(spec, weight_bytes / target.weight_bytes)
-        self.samples = self.size is None
-        self._notes = [*loaded.notes, *([AUTO_NOTE] if self.stop else [])]
-
-    @classmethod
-    def check(cls, spec: DrafterSpec) -> None:
-        super().check(spec)
-        TreeSize.of(spec)
-        StopRule.of(spec, 1.0)
-
-    @classmethod
-    def impossible(
-        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
-    ) -> str | None:
-        size = TreeSize.of(spec)
-        return size.too_small(gamma) if size else None
+        self._notes = loaded.notes
 
     @abstractmethod
     def _features(self, hidden: dict[int, Tensor]) -> Tensor:
@@ -86,17 +68,12 @@ class StateDrafter(Drafter):
     def _logits(self, outputs: Tensor) -> Tensor:
         """The head's outputs [B, S, H] to logits [B, S, V_draft]."""
 
-    def most_drafted(self, gamma: int) -> int:
-        return self.size.most_drafted(gamma) if self.size else gamma
-
     def start(self, session: Session) -> None:
         super().start(session)
         room = self.size.most_read(session.gamma) if self.size else 0
         self.cache = RowCache(len(self.rows), session.capacity + room)
         self._unread: Tensor | None = None  # [B, gamma + 1, F] features of pairs not read yet
         self._num_unread = [1] * len(self.rows)
-        if self.stop is not None:
-            self.stop.reset()
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         """Reads the prompt's pairs; the last one is left to the draft, as after a round."""
@@ -122,15 +99,14 @@ class StateDrafter(Drafter):
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
         assert hidden is not None
-        if self.stop is not None:
-            self.stop.learn(num_accepted)
+        super().commit(num_accepted, hidden)
         width = max(num_accepted) + 1  # no state of a rejected token is kept
         committed = {layer: states[:, :width] for layer, states in hidden.items()}
         self._keep(self._features(committed), slice(None))
         self._num_unread = [accepted + 1 for accepted in num_accepted]
 
     def notes(self) -> list[str]:
-        return self._notes
+        return [*self._notes, *super().notes()]
 
     def _step(self, previous: Tensor | None, index: int) -> Tensor:
         """Read the tokens [B, 1] drafted last; returns the logits [B, V_draft] of the next."""

@@ -8,28 +8,26 @@ ends a draft where the next token would not pay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor
 
-from specbench.drafters._adaptive import AUTO_NOTE, AUTO_OPTIONS, StopRule
+from specbench.drafters._adaptive import AUTO_OPTIONS
 from specbench.drafters._chain import draft_chain
-from specbench.drafters.base import Draft, Drafter, Host, Session
+from specbench.drafters._stepwise import StepwiseDrafter
+from specbench.drafters.base import Draft, Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.models.early import first_layers
 from specbench.models.target import LanguageModel
 
 
-class EarlyExitDrafter(Drafter):
+class EarlyExitDrafter(StepwiseDrafter):
     """Drafts with the target cut off after K layers."""
 
     OPTIONS = AUTO_OPTIONS
-    samples = True
 
-    def __init__(self, model: LanguageModel, stop: StopRule | None = None) -> None:
+    def __init__(self, model: LanguageModel, target: LanguageModel, spec: DrafterSpec) -> None:
+        super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
-        self.stop = stop
         self.weight_bytes = model.weight_bytes
 
     @classmethod
@@ -41,17 +39,10 @@ class EarlyExitDrafter(Drafter):
                 f"drafter {spec.text!r}: {argument!r} is not a number of layers",
                 "Write early-exit:K with K at least 1 and below the target's layers",
             )
-        StopRule.of(spec, 1.0)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> EarlyExitDrafter:
-        model = first_layers(host.target, int(spec.need_argument("K")))
-        return cls(model, StopRule.of(spec, model.weight_bytes / host.target.weight_bytes))
-
-    def start(self, session: Session) -> None:
-        super().start(session)
-        if self.stop is not None:
-            self.stop.reset()
+        return cls(first_layers(host.target, int(spec.need_argument("K"))), host.target, spec)
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         """Nothing to read: the target's prefill filled the shared cache."""
@@ -66,13 +57,6 @@ class EarlyExitDrafter(Drafter):
             return self.model.forward(tokens, self.session.target_cache, starts).logits[:, -1]
 
         return draft_chain(step, gamma, self.session, self.model.vocab_size, stop=self.stop)
-
-    def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
-        if self.stop is not None:
-            self.stop.learn(num_accepted)
-
-    def notes(self) -> list[str]:
-        return [] if self.stop is None else [AUTO_NOTE]
 
 
 DRAFTER = EarlyExitDrafter

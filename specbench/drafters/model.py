@@ -15,36 +15,25 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specbench.drafters._adaptive import AUTO_NOTE, AUTO_OPTIONS, StopRule
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._shipped import check_shipped, drafter_name
-from specbench.drafters._tree import TREE_OPTIONS, Place, TreeSize, draft_tree
-from specbench.drafters.base import Draft, Drafter, Host, Session
+from specbench.drafters._stepwise import StepwiseDrafter
+from specbench.drafters._tree import Place, draft_tree
+from specbench.drafters.base import Draft, Host, Session
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 
 
-class ModelDrafter(Drafter):
+class ModelDrafter(StepwiseDrafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
     the nodes of a tree."""
 
-    OPTIONS = (*TREE_OPTIONS, *AUTO_OPTIONS)
-    samples = True
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        target: LanguageModel,
-        size: TreeSize | None = None,
-        stop: StopRule | None = None,
-    ) -> None:
+    def __init__(self, model: LanguageModel, target: LanguageModel, spec: DrafterSpec) -> None:
         require_same_vocabulary(target, model)
+        super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
-        self.size = size
-        self.stop = stop
-        self.samples = size is None
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
@@ -53,24 +42,10 @@ class ModelDrafter(Drafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         check_shipped(spec, "NAME")
-        TreeSize.of(spec)
-        StopRule.of(spec, 1.0)
-
-    @classmethod
-    def impossible(
-        cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
-    ) -> str | None:
-        size = TreeSize.of(spec)
-        return size.too_small(gamma) if size else None
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
-        model = host.load(drafter_name(spec, host.target))
-        stop = StopRule.of(spec, model.weight_bytes / host.target.weight_bytes)
-        return cls(model, host.target, TreeSize.of(spec), stop)
-
-    def most_drafted(self, gamma: int) -> int:
-        return self.size.most_drafted(gamma) if self.size else gamma
+        return cls(host.load(drafter_name(spec, host.target)), host.target, spec)
 
     def start(self, session: Session) -> None:
         super().start(session)
@@ -84,8 +59,6 @@ class ModelDrafter(Drafter):
         self.cache = self.model.new_cache(len(self.rows), session.capacity + room)
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
-        if self.stop is not None:
-            self.stop.reset()
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         row = self.rows[slot]
@@ -111,16 +84,12 @@ class ModelDrafter(Drafter):
         return draft
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
-        if self.stop is not None:
-            self.stop.learn(num_accepted)
+        super().commit(num_accepted, hidden)
         for slot, accepted in enumerate(num_accepted):
             read = min(accepted, self._drafted - 1)  # the last drafted token was never read
             if self.size is not None:
                 read = 0  # what was read of a tree does not lie in the text's order
             self._cached[slot] = self._lengths_at_draft[slot] + read
-
-    def notes(self) -> list[str]:
-        return [] if self.stop is None else [AUTO_NOTE]
 
     def _read_root(self) -> Tensor:
         """Read what is committed and not read yet; returns the logits [B, V] after the last token.

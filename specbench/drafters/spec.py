@@ -6,8 +6,6 @@ DrafterSpec(kind='ngram', argument=None, options={'max': '3'}, text='ngram,max=3
 'ORG/NAME'
 >>> parse_spec("synthetic:0.8,cost=ngram,max=2").options
 {'cost': 'ngram,max=2'}
-
-``cost=`` takes the rest of the text, because its value is itself a drafter.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from dataclasses import dataclass, field
 
 from specbench import registry
 from specbench.errors import SpecbenchError
-
-_OPTION = re.compile(r",(?=[a-z_]+=)")
+from specbench.records.spec_text import split_spec
 
 
 @dataclass(frozen=True)
@@ -111,20 +108,16 @@ def parse_spec(text: str) -> DrafterSpec:
     Raises:
         SpecbenchError: empty, an unknown kind, an option without a value or given twice.
     """
-    head, separator, cost = text.strip().partition(",cost=")
-    parts = _OPTION.split(head)
-    kind, colon, argument = parts[0].partition(":")
+    head, pairs = split_spec(text)
+    kind, colon, argument = head.partition(":")
     if "," in kind:
         raise SpecbenchError(
-            f"drafter {text!r}: {parts[0].split(',')[1]!r} is not an option", "Write key=value"
+            f"drafter {text!r}: {head.split(',')[1]!r} is not an option", "Write key=value"
         )
     registry.path("drafters", kind)
     options: dict[str, str] = {}
-    for part in parts[1:]:
-        key, _, value = part.partition("=")
+    for key, value in pairs:
         if key in options:
             raise SpecbenchError(f"drafter {text!r}: {key}= is given twice", "Write it once")
         options[key] = value
-    if separator:
-        options["cost"] = cost
     return DrafterSpec(kind, argument if colon else None, options, text.strip())

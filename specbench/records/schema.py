@@ -19,6 +19,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from specbench.records.spec_text import split_spec
+
 SCHEMA_VERSION = 1
 
 BASELINE_DRAFTER = "none"
@@ -73,8 +75,7 @@ class CellKey(BaseModel):
 
         Read from the drafter's SPEC, so that records of any age have it.
         """
-        own, _, _ = self.drafter.partition(",cost=")  # what follows is run for its time only
-        options = dict(part.partition("=")[::2] for part in re.split(r",(?=[a-z_]+=)", own)[1:])
+        options = dict(split_spec(self.drafter)[1])
         if options.get("tree", "chain") != "chain":
             return "tree"
         return "adaptive" if options.get("gamma") == "auto" else "chain"
