@@ -71,7 +71,9 @@ class Answering:
         """The answers, in the order of the prompts."""
         width = min(self.batch_size, len(prompts))
         cache = self.target.new_cache(width, max(map(len, prompts)) + self.max_new_tokens)
-        queue = list(enumerate(zip(prompts, temperatures, strict=True)))[::-1]
+        queue = list(enumerate(zip(prompts, temperatures, strict=True)))
+        # the longest first: attention reads as many slots of each row as the longest row fills
+        queue.sort(key=lambda item: len(item[1][0]))
         finished: dict[int, Sample] = {}
 
         def refill(slot: int) -> Growing | None:

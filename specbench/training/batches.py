@@ -24,13 +24,14 @@ class Batch:
     Attributes:
         tokens: [B, S] ids.
         states: layer to [B, S - 1, H] float32: the target's states of all tokens but the last.
-        is_answer: [B, S] which tokens the target wrote after its first: what a drafter is asked.
+        is_asked: [B, S] which tokens a drafter has to guess: those of the answer but its first,
+            which the target draws from the prompt alone; in training those of the prompt too.
         temperatures: [B].
     """
 
     tokens: Tensor
     states: dict[int, Tensor]
-    is_answer: Tensor
+    is_asked: Tensor
     temperatures: Tensor
 
     def to(self, device: torch.device) -> Batch:
@@ -38,7 +39,7 @@ class Batch:
         return Batch(
             self.tokens.to(device),
             {layer: states.to(device) for layer, states in self.states.items()},
-            self.is_answer.to(device),
+            self.is_asked.to(device),
             self.temperatures.to(device),
         )
 
@@ -88,6 +89,9 @@ def training_batches(
 ) -> Iterator[Batch]:
     """Batches without end, of sequences of similar length, in an order drawn from the seed.
 
+    Prompts are learned from like answers: what the target would say is known at every token, and
+    the more of it a drafter has seen, the less it learns its answers by heart.
+
     Args:
         samples: to learn from.
         tokens_per_batch: at most so many, padding included, or one sample.
@@ -103,15 +107,15 @@ def training_batches(
             if skip:
                 skip -= 1
             else:
-                yield padded(group)
+                yield padded(group, ask_prompts=True)
         epoch += 1
 
 
-def padded(samples: Sequence[Sample]) -> Batch:
-    """One batch of the given samples."""
+def padded(samples: Sequence[Sample], *, ask_prompts: bool = False) -> Batch:
+    """One batch of the given samples; ``ask_prompts``: their prompts are to be guessed as well."""
     width = max(len(sample.tokens) for sample in samples)
     tokens = torch.zeros(len(samples), width, dtype=torch.long)
-    is_answer = torch.zeros(len(samples), width, dtype=torch.bool)
+    is_asked = torch.zeros(len(samples), width, dtype=torch.bool)
     layers = samples[0].states
     states = {
         layer: torch.zeros(len(samples), width - 1, tensor.shape[1])
@@ -120,11 +124,11 @@ def padded(samples: Sequence[Sample]) -> Batch:
     for row, sample in enumerate(samples):
         length = len(sample.tokens)
         tokens[row, :length] = torch.tensor(sample.tokens)
-        is_answer[row, sample.prompt_length + 1 : length] = True
+        is_asked[row, 1 if ask_prompts else sample.prompt_length + 1 : length] = True
         for layer, tensor in sample.states.items():
             states[layer][row, : length - 1] = tensor.float()
     temperatures = torch.tensor([sample.temperature for sample in samples])
-    return Batch(tokens, states, is_answer, temperatures)
+    return Batch(tokens, states, is_asked, temperatures)
 
 
 def _grouped(

@@ -137,14 +137,14 @@ class Trainee(ABC):
         from the prompt alone.
         """
         width = batch.tokens.shape[1]
-        asked_first = batch.is_answer[:, 2 : width + 1 - step]
-        rows, starts = (asked_first & batch.is_answer[:, 1 + step :]).nonzero(as_tuple=True)
+        asked_first = batch.is_asked[:, 2 : width + 1 - step]
+        rows, starts = (asked_first & batch.is_asked[:, 1 + step :]).nonzero(as_tuple=True)
         return rows, starts
 
     def loss(self, batch: Batch) -> Tensor:
         """Weighted sum over the draft steps of the soft cross-entropy, and what a kind adds."""
         total = torch.zeros((), device=batch.tokens.device)
-        asked = batch.is_answer[:, 1:]  # the state at a place decides the token after it
+        asked = batch.is_asked[:, 1:]  # the state at a place decides the token after it
         with torch.no_grad():
             states = batch.states[self.last_layer][asked]
             p = torch.softmax(self.head_logits(states), dim=-1)  # [places asked, K]

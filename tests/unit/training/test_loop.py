@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.training.batches import Split, training_batches
+from specbench.training.batches import Split, padded, training_batches
 from specbench.training.corpus import Corpus, Sample
 from specbench.training.interruption import Interruption
 from specbench.training.loop import Budget, train
@@ -224,11 +224,19 @@ def test_an_epoch_has_every_sample_once():
     seen: list[tuple[int, ...]] = []
     for batch in training_batches(samples, 60, 0):
         assert batch.tokens.numel() <= 60 or len(batch.tokens) == 1
-        for row, answer in zip(batch.tokens, batch.is_answer, strict=True):
+        for row, answer in zip(batch.tokens, batch.is_asked, strict=True):
             seen.append(tuple(row[: int(answer.nonzero().max()) + 1].tolist()))
         if len(seen) >= 20:
             break
     assert sorted(seen) == sorted(tuple(sample.tokens) for sample in samples)
+
+
+def test_prompts_are_learned_from_but_never_counted_in_a_check():
+    (sample,) = plain.answers(1)
+    answer = list(range(sample.prompt_length + 1, len(sample.tokens)))
+    asked = next(training_batches([sample], 60, 0)).is_asked[0]
+    assert asked.nonzero()[:, 0].tolist() == list(range(1, len(sample.tokens)))
+    assert padded([sample]).is_asked[0].nonzero()[:, 0].tolist() == answer
 
 
 def test_a_prompt_is_on_one_side_only_and_its_answers_are_cut(tmp_path: Path):

@@ -89,7 +89,7 @@ def test_one_place_off_is_seen(kind: str, fault: str, monkeypatch: pytest.Monkey
     if fault == "states":
         batch = replace(batch, states={k: t.roll(1, dims=1) for k, t in batch.states.items()})
     elif fault == "answer":
-        batch = replace(batch, is_answer=batch.is_answer.roll(-1, dims=1))
+        batch = replace(batch, is_asked=batch.is_asked.roll(-1, dims=1))
     else:
         right = made.guesses
 
