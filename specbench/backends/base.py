@@ -82,6 +82,8 @@ class Backend(ABC):
         context_limit: the most tokens a prompt, its output and a draft may take together.
         notices: what the user should know about the target, one line each.
         target_facts: what the manifest says about the target: name, source, sha256, dtype, ...
+        drafter_facts: the same of drafters with weights of their own, by SPEC; from :meth:`check`
+            on.
     """
 
     device: str
@@ -90,6 +92,7 @@ class Backend(ABC):
     context_limit: int
     notices: list[str]
     target_facts: dict[str, Any]
+    drafter_facts: dict[str, dict[str, Any]]
 
     @abstractmethod
     def load(self, options: EngineOptions, progress: Progress) -> None:

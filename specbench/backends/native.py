@@ -55,6 +55,7 @@ class NativeBackend(Backend):
         self.notices = [*loaded.notices, *unused]
         self._clock = clock_for(self.device)
         self._drafters: dict[str, Drafter] = {}
+        self.drafter_facts = {}
         self._prefills: dict[str, Prefill] = {}
         self._warm: set[tuple[str, int, int, bool]] = set()
         self._ties: TieMeter | None = None
@@ -63,7 +64,9 @@ class NativeBackend(Backend):
         host = Host(self.target, self._load_drafter_model)
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             if text not in self._drafters:
-                self._drafters[text] = build_drafter(text, host)
+                self._drafters[text] = drafter = build_drafter(text, host)
+                if drafter.weights:
+                    self.drafter_facts[text] = dict(drafter.weights)
 
     def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
         layers = self._hidden_layers(cells)
@@ -125,7 +128,8 @@ class NativeBackend(Backend):
             progress=self._progress,
         )
         use_fast_order(loaded.model)
-        return LanguageModel(loaded.model, loaded.tokenizer, loaded.source.name)
+        source = loaded.source
+        return LanguageModel(loaded.model, loaded.tokenizer, source.name, source.provenance)
 
     def _decoder(self, cell: Cell, longest: int) -> Decoder:
         sampling = SamplingParams(cell.temperature, cell.top_k, cell.top_p)

@@ -47,6 +47,7 @@ class StateDrafter(StepwiseDrafter):
         weight_bytes: int,
     ) -> None:
         super().__init__(spec, weight_bytes / target.weight_bytes)
+        self.weights = loaded.checkpoint.provenance
         self.weight_bytes = weight_bytes
         self.head = loaded.head
         self.embedding = loaded.embedding

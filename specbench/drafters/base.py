@@ -14,9 +14,10 @@ enters a slot. A new kind is one file in this folder whose module sets ``DRAFTER
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -84,6 +85,8 @@ class Drafter(ABC):
     """Base of all kinds.
 
     Attributes:
+        weights: what the manifest says about weights of its own (name, sha256, files, ...); empty
+            where there are none.
         weight_bytes: bytes of weights that one draft step reads beyond the target's.
         one_step: all tokens of a draft come from one step.
         needs_hidden_layers: states of the target that :meth:`begin` and :meth:`commit` want, by
@@ -94,6 +97,7 @@ class Drafter(ABC):
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
+    weights: Mapping[str, Any] = MappingProxyType({})
     weight_bytes: int = 0
     one_step: bool = False
     needs_hidden_layers: tuple[int, ...] = ()

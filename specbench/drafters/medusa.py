@@ -57,6 +57,7 @@ class MedusaDrafter(Drafter):
         self.device = target.device
         own = sum(num_bytes(layer) for layer in self.heads.lm_heads)
         self.weight_bytes = num_bytes(self.heads) - own + output.weight_bytes
+        self.weights = loaded.checkpoint.provenance
         self.needs_hidden_layers = loaded.layers
         (self._layer,) = loaded.layers
         self._notes = list(loaded.notes)

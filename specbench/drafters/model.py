@@ -34,6 +34,7 @@ class ModelDrafter(StepwiseDrafter):
         require_same_vocabulary(target, model)
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
+        self.weights = model.provenance
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes

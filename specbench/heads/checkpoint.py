@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -213,7 +213,11 @@ def _state_size(target: LanguageModel) -> int:
 def _feature_layers(checkpoint: Checkpoint, target: LanguageModel) -> tuple[int, ...]:
     """The layers whose entering states an EAGLE-3 head reads."""
     total = target.config.num_hidden_layers
-    layers: Any = checkpoint.config.get("eagle_aux_hidden_state_layer_ids")
+    nested = checkpoint.config.get("eagle_config")
+    for config in (checkpoint.config, nested if isinstance(nested, Mapping) else {}):
+        layers: Any = config.get("eagle_aux_hidden_state_layer_ids")
+        if layers is not None:
+            break
     if layers is None:
         layers = (2, total // 2, total - 3)
     listed = list(layers) if isinstance(layers, list | tuple) else [layers]

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from specbench.errors import SpecbenchError
 from specbench.weights import hub
-from specbench.weights.finding import looks_like_path
+from specbench.weights.finding import hashes_of, looks_like_path
+from specbench.weights.source import weights_sha256
 
 RANKING = "token_ranking.safetensors"
 """Holds ``ranking``: token ids, the most frequent first."""
@@ -45,12 +46,28 @@ class Checkpoint:
         folder: where the files lie on this machine.
         config: of ``config.json``.
         tensors: by the names that they have in the files.
+        files: the sha256 of each file that was read for them.
+        revision: the hub's commit, or None.
     """
 
     name: str
     folder: Path
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    files: Mapping[str, str]
+    revision: str | None
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What the manifest says about these weights; as that of a target."""
+        folder = f"folder:{self.folder.resolve()}"
+        return {
+            "name": self.name,
+            "served_from": f"hub:{self.name}@{self.revision}" if self.revision else folder,
+            "sha256": weights_sha256(self.files),
+            "files": dict(self.files),
+            "revision": self.revision,
+        }
 
     def integer(self, key: str) -> int | None:
         """A whole number of the config, 0 or more, or None where the key is missing.
@@ -83,12 +100,13 @@ def open_checkpoint(name: str) -> Checkpoint:
     Raises:
         SpecbenchError: nothing there, files missing, or not what they have to be.
     """
-    folder = _find(name)
+    folder, revision = _find(name)
     config = _config(folder, name)
     tensors: dict[str, Tensor] = {}
-    for file in _weight_files(folder, name):
+    files = _weight_files(folder, name)
+    for file in files:
         tensors |= _load(file, name)
-    return Checkpoint(name, folder, config, tensors)
+    return Checkpoint(name, folder, config, tensors, hashes_of(files), revision)
 
 
 def tensor_names(name: str) -> list[str] | None:
@@ -106,17 +124,19 @@ def tensor_names(name: str) -> list[str] | None:
     return names
 
 
-def _find(name: str) -> Path:
+def _find(name: str) -> tuple[Path, str | None]:
+    """The folder, and the commit where it is the hub's."""
     path = Path(name).expanduser()
     if path.is_dir():
-        return path
+        return path, None
     if path.is_file() or looks_like_path(name):
         wrong = "is a file" if path.is_file() else "is no folder"
         raise SpecbenchError(
             f"no such head: {name!r} {wrong}",
             "Pass a folder with config.json and weights, or a hub name like ORG/NAME",
         )
-    return hub.snapshot(name, weights=HEAD_PATTERNS, sides=("*.json", RANKING)).folder
+    found = hub.snapshot(name, weights=HEAD_PATTERNS, sides=("*.json", RANKING))
+    return found.folder, found.revision
 
 
 def _config(folder: Path, name: str) -> dict[str, Any]:

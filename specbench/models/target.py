@@ -7,7 +7,7 @@ transformers releases and architectures, and adds nothing else: the forward is t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,8 +56,15 @@ class LanguageModel:
         SpecbenchError: its cache cannot be rolled back by length.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Any = None, name: str = "model") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any = None,
+        name: str = "model",
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
         require_rollback(model.config, name)
+        self.provenance = dict(provenance or {})
         self.model = model
         self.tokenizer = tokenizer
         self.name = name

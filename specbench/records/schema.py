@@ -116,6 +116,7 @@ class CellRecord(CellKey):
     cell_id: str
     status: Literal["ok", "failed", "out_of_memory"] = "ok"
     error: str | None = None
+    imported_from: str | None = None  # the tool whose result this is; there may be no tables then
 
     # acceptance (estimators of specbench.theory.estimators; the interval clusters by conversation)
     alpha: float | None = None
@@ -154,6 +155,8 @@ class CellRecord(CellKey):
     draft_s: float | None = None
     verify_s: float | None = None
     other_s: float | None = None
+    step_s: float | None = None  # where a source times whole steps, or the chunks it streams
+    num_requests: int | None = None  # where a source tells no more than their number
 
     # the machine
     memory_peak_bytes: int | None = None
@@ -211,6 +214,7 @@ class Manifest(BaseModel):
     packages: dict[str, str | None] = Field(default_factory=dict)
     device: dict[str, Any] = Field(default_factory=dict)
     target: dict[str, Any] = Field(default_factory=dict)
+    drafters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     tasks: list[dict[str, Any]] = Field(default_factory=list)
     bandwidth_bytes_per_s: float | None = None
     matmul_flops_per_s: float | None = None

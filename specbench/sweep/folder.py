@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,21 +55,34 @@ def refuse_another_run(config: SweepConfig, tasks: Sequence[dict[str, Any]]) -> 
             )
 
 
-def refuse_other_weights(folder: Path, target: dict[str, Any]) -> None:
+def refuse_other_weights(
+    folder: Path, target: Mapping[str, Any], drafters: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Cells of two sets of weights are not mixed in one run.
+
+    Args:
+        folder: of the run, which may not be there yet.
+        target: the manifest's facts about the target.
+        drafters: those about drafters with weights of their own, by SPEC.
 
     Raises:
         SpecbenchError: the folder's run names another SHA-256.
     """
     if not (folder / MANIFEST).exists():
         return
-    before, now = load_manifest(folder).target.get("sha256"), target.get("sha256")
-    if before and before != now:
-        raise SpecbenchError(
-            f"{folder} was measured with other weights of {target.get('name')} "
-            f"(sha256 {before[:12]}, now {str(now)[:12]})",
-            _WAY_OUT,
-        )
+    there = load_manifest(folder)
+    pairs = [(str(target.get("name")), there.target, target)]
+    pairs += [
+        (f"drafter {spec}", there.drafters.get(spec, {}), drafters[spec]) for spec in drafters
+    ]
+    for name, old, new in pairs:
+        before, now = old.get("sha256"), new.get("sha256")
+        if before and before != now:
+            raise SpecbenchError(
+                f"{folder} was measured with other weights of {name} "
+                f"(sha256 {before[:12]}, now {str(now)[:12]})",
+                _WAY_OUT,
+            )
 
 
 def is_complete(config: SweepConfig, cells: Sequence[Cell]) -> bool:

@@ -63,7 +63,7 @@ def run(config: SweepConfig, report: Reporter) -> Path:
             backend.check(cells)
             refuse_long_prompts(config, backend, workloads)
             manifest = _manifest(config, grid, workloads, backend, threads)
-            refuse_other_weights(config.folder, manifest.target)
+            refuse_other_weights(config.folder, manifest.target, manifest.drafters)
             with opened(config, manifest) as writer:
                 while notices:  # once, and when nothing is left that could be refused
                     report.message(notices.pop(0))
@@ -135,6 +135,7 @@ def _manifest(
         seed=config.seed,
         device=machine.describe(backend.device),
         target=backend.target_facts,
+        drafters=backend.drafter_facts,
         tasks=_task_facts(workloads),
         dropped=grid.dropped,
         warnings=list(backend.notices),

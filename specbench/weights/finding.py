@@ -10,7 +10,7 @@ ModelSource(name='models/my-llama', path=..., hub_id=None, kind='folder', proven
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from specbench.errors import SpecbenchError
@@ -115,5 +115,10 @@ def _hashes(name: str, folder: Path, progress: Progress) -> Mapping[str, str]:
             f"the weights of {name!r} are incomplete: {missing[0]} is missing from {folder}",
             "Is its download complete?",
         )
+    return hashes_of(files, progress)
+
+
+def hashes_of(files: Sequence[Path], progress: Progress = SILENT) -> dict[str, str]:
+    """The sha256 of each file, by its name; a file that was hashed before is not read again."""
     book = HashBook(embedded.cache_dir() / "hashes.json")
     return {file.name: hub.blob_sha256(file) or book.sha256(file, progress) for file in files}

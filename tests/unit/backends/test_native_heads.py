@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from tests import published
@@ -21,6 +22,14 @@ def test_heads_run_beside_drafters_that_need_no_states(load: Load, tmp_path: Pat
     expected = generate(backend, cell(), asked)
     cells = [cell(), cell("ngram", 2), *(cell(spec, 2, batch_size=2) for spec in heads)]
     backend.check(cells)
+    assert set(backend.drafter_facts) == set(heads), "ngram has no weights"
+    for spec in heads:
+        facts = backend.drafter_facts[spec]
+        (name,) = facts["files"]
+        file = Path(spec.partition(":")[2]) / name
+        assert facts["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+        assert facts["files"] == {file.name: facts["sha256"]}
+        assert facts["served_from"] == f"folder:{file.parent.resolve()}"
     for chosen, kept in ((cells[:2], set()), (cells[2:4], {2}), (cells, {0, 1, 2})):
         backend.begin_block(asked, chosen)
         for prefill, request in zip(backend._prefills.values(), asked, strict=True):

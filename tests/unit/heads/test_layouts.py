@@ -222,3 +222,8 @@ def test_a_head_takes_the_targets_dtype_but_its_positions_stay_exact(target, hea
     assert loaded.embedding.weight.dtype == torch.bfloat16
     assert loaded.head.layers[0].rotary.inv_freq.dtype == torch.float32
     assert not any(weight.requires_grad for weight in loaded.head.parameters())
+
+
+def test_eagle3_layers_may_stand_in_a_config_of_their_own(target, head):
+    published.write_eagle3(head, target, eagle_config=THREE)
+    assert load_eagle3(str(head), target).layers == (0, 1, 2)

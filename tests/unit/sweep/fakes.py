@@ -55,6 +55,7 @@ class FakeBackend(Backend):
         self.baseline_step_s = {"first": BASELINE_STEP_S, "last": BASELINE_STEP_S}
         self.tie: Callable[[Cell, Divergence], TieMeasure | None] = lambda cell, where: None
         self.sha256 = "0" * 64
+        self.drafter_weights: dict[str, dict[str, Any]] = {}
         self.context_limit = 1000
         self.recorded: list[list[str]] = []
 
@@ -68,6 +69,7 @@ class FakeBackend(Backend):
 
     def check(self, cells: Sequence[Cell]) -> None:
         self.calls.append("check")
+        self.drafter_facts = self.drafter_weights
 
     def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
         self.calls.append("begin_block")

@@ -335,6 +335,18 @@ def test_other_weights_are_refused_when_there_is_something_left_to_measure(sweep
     assert load_run(folder).manifest.target["sha256"] == "0" * 64
 
 
+def test_other_weights_of_a_drafter_are_refused_too(sweep: Sweep):
+    sweep.backend.drafter_weights = {"ngram": {"name": "head", "sha256": "0" * 64}}
+    sweep.backend.on_generate = raising(ValueError("no"), "3")
+    folder = sweep.run()
+    assert load_run(folder).manifest.drafters["ngram"]["name"] == "head"
+    sweep.backend.drafter_weights = {"ngram": {"name": "head", "sha256": "1" * 64}}
+    sweep.config = sweep.config.model_copy(update={"retry_failed": True})
+    with pytest.raises(SpecbenchError, match="other weights of drafter ngram"):
+        sweep.run()
+    assert load_run(folder).manifest.drafters["ngram"]["sha256"] == "0" * 64
+
+
 def test_other_prompts_in_the_file_are_refused_and_not_mixed_with_the_old_ones(sweep: Sweep):
     sweep.run()
     Path(sweep.config.tasks[0]).write_text('{"prompt": "something else"}\n')
