@@ -1,7 +1,9 @@
 """Equalities that any honest set of numbers obeys, checked on every run, one's own or imported.
 
 A violation is a sentence that names the identity and both sides. None is an opinion about the
-model: each one broken means that a counter or a clock is wrong.
+model: each one broken means that a counter or a clock is wrong, or the text is not real text.
+Here they are checked on raw tables; specbench.records.summary_identities checks what needs no more
+than a record's own fields.
 
 >>> identities(cell, rounds, requests)                                         # doctest: +SKIP
 ['tokens: request 3 emitted 1 + 62 tokens in prefill and rounds, its output has 64']
@@ -12,9 +14,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.records.schema import CellKey
-from specbench.records.steps import Columns, Numbers, integers, numbers, values
+from specbench.records.schema import CellKey, CellRecord
+from specbench.records.steps import Columns, Numbers, counted_steps, integers, numbers, values
+from specbench.records.summary_identities import ALWAYS, drafts_itself, never_rises, suspicious
 from specbench.theory import estimators
+from specbench.theory.clusters import cluster_sums
+from specbench.theory.intervals import ratio_interval
 
 CLOCK_SHARE = 0.01
 """Two ways to add up the same seconds may differ by this share,"""
@@ -26,17 +31,22 @@ _SHOWN = 3
 
 
 def identities(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
-    """The violated ones among: block efficiency, tokens, times.
+    """The violated ones of the six identities of any honest run.
 
     1. tau <= gamma + 1, and in each round accepted <= evaluated <= drafted; a tree is evaluated
        level by level, so evaluated <= levels <= gamma;
     2. accepted + 1 - cut = emitted in each round, where only a request's last round is cut, and
        1 + sum of emitted = tokens in the output, prefill giving the first one;
+    3. the record's time per output token is that of its rounds, time per step / tokens per round
+       (at batch size > 1 no less: a row may wait while other slots are filled);
+    4. the record's survival does not rise with position, and no position is accepted always,
+       unless the drafter's tokens are the target's own;
+    5. the record's throughput is at most batch size / time per output token;
     6. the rounds of a request add up to its decode time (at batch size > 1 to no more: it may wait
        while other slots are filled), and time to first token + decode = wall time.
 
     Args:
-        cell: the point of the sweep, or its record.
+        cell: the point of the sweep, or its record, whose own numbers are then checked too.
         rounds: columns of specbench.records.tables.ROUNDS.
         requests: columns of specbench.records.tables.REQUESTS.
 
@@ -46,6 +56,9 @@ def identities(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
     return [
         *_block_efficiency(cell, rounds),
         *_tokens(cell, rounds, requests),
+        *_step_times(cell, rounds),
+        *_positions(cell, rounds, requests),
+        *_throughput(cell, rounds),
         *_times(cell, rounds, requests),
     ]
 
@@ -105,8 +118,66 @@ def _tokens(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
     return found
 
 
+def _step_times(cell: CellKey, rounds: Columns) -> list[str]:
+    stated = cell.itl_s if isinstance(cell, CellRecord) else None
+    emitted = int(integers(rounds, "num_emitted").sum())
+    if stated is None or not emitted:
+        return []
+    count = integers(rounds, "round").size
+    step_s = float(_row_seconds(rounds).sum()) / count
+    found = step_s / (emitted / count)
+    slower_is_honest = cell.batch_size > 1 and stated > found
+    if slower_is_honest or abs(stated - found) <= CLOCK_S + CLOCK_SHARE * found:
+        return []
+    return [
+        f"step times: time per output token is {stated:.4g} s, time per step / tokens per round "
+        f"{step_s:.4g} s / {emitted / count:.4g} = {found:.4g} s"
+    ]
+
+
+def _positions(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
+    if cell.is_baseline:
+        return []
+    found = []
+    if isinstance(cell, CellRecord) and cell.survival_by_position:
+        found += never_rises(cell.survival_by_position)
+    if drafts_itself(cell):
+        return found
+    accepted, evaluated = integers(rounds, "num_accepted"), integers(rounds, "num_evaluated")
+    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+    owner = integers(rounds, "request")
+    if owner.max(initial=-1) >= conversations.size:
+        return found  # which the tokens tell
+    for position in range(1, int(evaluated.max(initial=0)) + 1):
+        tried = evaluated >= position
+        hits = (accepted >= position)[tried]
+        if hits.mean() < ALWAYS:
+            continue
+        _, (top, bottom) = cluster_sums(conversations[owner[tried]], hits, np.ones(hits.size))
+        interval = ratio_interval(top, bottom)
+        low = interval.low if interval else None
+        found += suspicious(position, int(hits.sum()), hits.size, low)
+    return found
+
+
+def _throughput(cell: CellKey, rounds: Columns) -> list[str]:
+    stated = cell.tok_per_s if isinstance(cell, CellRecord) else None
+    steps = counted_steps(rounds, cell.batch_size)
+    emitted = float(steps.emitted.sum())
+    if stated is None or not emitted:
+        return []
+    per_token_s = float((steps.seconds * steps.active_rows).sum()) / emitted
+    bound = cell.batch_size / per_token_s
+    if stated <= (1.0 + CLOCK_SHARE) * bound:
+        return []
+    return [
+        f"throughput: {stated:.4g} tokens/s is above batch size / time per output token = "
+        f"{cell.batch_size} / {per_token_s:.4g} s = {bound:.4g}"
+    ]
+
+
 def _times(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
-    seconds = numbers(rounds, "draft_s") + numbers(rounds, "verify_s") + numbers(rounds, "other_s")
+    seconds = _row_seconds(rounds)
     decode, wall, first = (numbers(requests, f"{part}_s") for part in ("decode", "wall", "ttft"))
     owner = integers(rounds, "request")
     sums = np.bincount(owner, weights=seconds, minlength=decode.size)[: decode.size].astype(
@@ -131,6 +202,12 @@ def _unequal(left: str, one: Numbers, right: str, other: Numbers) -> list[str]:
         f"times: request {row}: {left} is {one[row]:.6g} s, {right} {other[row]:.6g} s"
         for row in np.flatnonzero(apart)[:_SHOWN]
     ]
+
+
+def _row_seconds(rounds: Columns) -> Numbers:
+    """Duration of the step that each row belongs to: [rows]."""
+    parts = (numbers(rounds, name) for name in ("draft_s", "verify_s", "other_s"))
+    return np.asarray(sum(parts))
 
 
 def _last_rows(rounds: Columns) -> NDArray[np.int64]:
