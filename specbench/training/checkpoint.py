@@ -93,8 +93,8 @@ def _earlier(start: str | None) -> dict[str, Any] | None:
     """What the checkpoint that a training began from says of its own training, if it does."""
     try:
         facts = json.loads((Path(start or "") / "training.json").read_text(encoding="utf-8"))
-        return {key: facts[key] for key in ("corpus", "steps", "seconds", "start", "earlier")}
-    except (OSError, ValueError, KeyError, TypeError):
+        return {key: facts.get(key) for key in ("corpus", "steps", "seconds", "start", "earlier")}
+    except (OSError, ValueError, AttributeError):
         return None
 
 
