@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specbench.analysis import imported
+from specbench.analysis.checking import violations
 from specbench.analysis.costs import Costs, counts_by_conversation
 from specbench.analysis.model import MeasuredRounds, RoundModel, expected_tokens, model_of
 from specbench.analysis.notes import run_notes
@@ -124,6 +126,7 @@ class GroupFit:
     model: RoundModel | MeasuredRounds | None
     points: tuple[GammaFit, ...]
     warnings: tuple[str, ...]
+    imported_from: str | None = None  # the tool whose summaries stand in for rounds
 
     @property
     def synthetic(self) -> bool:
@@ -154,9 +157,13 @@ def fit_run(run: Run) -> RunFit:
     if not found:
         raise _nothing(run, failed)
     tables = RawTables(run)
-    fits = tuple(_fit_group(group, tables) for group in found)
+    fits = tuple(
+        _fit_imported(group) if imported.is_imported(group) else _fit_group(group, tables)
+        for group in found
+    )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
-    return RunFit(run.manifest.name, run.path, target, fits, failed, run_notes(fits, failed))
+    notes = (*violations(run, tables), *run_notes(fits, failed))
+    return RunFit(run.manifest.name, run.path, target, fits, failed, notes)
 
 
 def _nothing(run: Run, failed: Sequence[CellRecord]) -> SpecbenchError:
@@ -215,10 +222,33 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
     )
 
 
+def _fit_imported(group: Group) -> GroupFit:
+    """As :func:`_fit_group`, from other tools' summaries: there are no rounds to fit."""
+    summaries = imported.summaries(group)
+    floors = [s["noise_floor"] for s in summaries.values() if s["noise_floor"] is not None]
+    return GroupFit(
+        key=group.key,
+        draft_form=group.draft_form,
+        alpha=imported.pooled_alpha(summaries),
+        alpha_ci=None,
+        c=None,
+        c_ci=None,
+        overhead=None,
+        noise_floor=max(floors, default=None),
+        num_prompts=int(max(summary["num_prompts"] or 0 for summary in summaries.values())),
+        model=imported.measured_model(summaries),
+        points=tuple(
+            _point(cells, summaries[gamma], None, None) for gamma, cells in group.cells.items()
+        ),
+        warnings=tuple(dict.fromkeys(text for s in summaries.values() for text in s["warnings"])),
+        imported_from=next(cells[0].imported_from for cells in group.cells.values()),
+    )
+
+
 def _point(
     cells: Sequence[CellRecord],
     summary: dict[str, Any],
-    raw: Raw,
+    raw: Raw | None,
     model: RoundModel | MeasuredRounds | None,
 ) -> GammaFit:
     gamma = cells[0].gamma
@@ -231,7 +261,7 @@ def _point(
         gamma=gamma,
         num_cells=len(cells),
         expected_tokens=expected_tokens(cells[0].draft_form, summary),
-        cut_share=_cut_share(raw[0]),
+        cut_share=_cut_share(raw[0]) if raw else None,
         closed_form=closed,
         extended=modelled.speedup if modelled else None,
         lossless=_worst([cell.lossless for cell in cells]),

@@ -26,10 +26,14 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
         failed: cells that failed or ran out of memory.
     """
     notes = [*_diverged(groups), *_without_baseline(groups), *_failed(failed)]
-    silent = [str(group.key) for group in groups if group.alpha is None]
+    silent = [
+        str(group.key) for group in groups if group.alpha is None and group.imported_from is None
+    ]
     if silent:
         notes.append(f"no token was ever drafted, so there is no alpha: {_some(silent)}")
-    few = [group for group in groups if group.num_prompts < FEW_PROMPTS]
+    notes += _imported(groups)
+    own = [group for group in groups if group.imported_from is None]
+    few = [group for group in own if group.num_prompts < FEW_PROMPTS]
     if few:
         tasks = _some(dict.fromkeys(group.key.setting.task for group in few))
         fewest = min(group.num_prompts for group in few)
@@ -37,7 +41,7 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
             f"few prompts: intervals rest on {counted(fewest, 'conversation')} ({tasks}); "
             f"from {FEW_PROMPTS} on they mean something (--prompts)"
         )
-    partial = [group for group in groups if group.model is not None and group.noise_floor is None]
+    partial = [group for group in own if group.model is not None and group.noise_floor is None]
     if partial:
         where = _some(dict.fromkeys(str(group.key.setting) for group in partial))
         notes.append(f"only one baseline finished, so there is no noise floor: {where}")
@@ -72,6 +76,21 @@ def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
     if not settings:
         return []
     return [f"no baseline finished, so there is no speedup, c or v: {_some(settings)}"]
+
+
+def _imported(groups: Iterable[GroupFit]) -> list[str]:
+    """What imported groups lack, and what their numbers rest on: one sentence each, once."""
+    found = [group for group in groups if group.imported_from is not None]
+    if not found:
+        return []
+    tools = ", ".join(dict.fromkeys(group.imported_from or "" for group in found))
+    notes = [f"imported from {tools}: no times of rounds, so no c, v, overhead or closed form"]
+    without = [group for group in found if group.alpha is None]
+    if without:
+        notes.append(f"no alpha can be told from the source: {_some(str(g.key) for g in without)}")
+    return notes + [
+        f"{tools}: {text}" for text in dict.fromkeys(text for g in found for text in g.warnings)
+    ]
 
 
 def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:

@@ -18,6 +18,7 @@ a bug                     1     the traceback, then one line that asks for a rep
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 import traceback
@@ -30,7 +31,8 @@ import typer
 from specbench.errors import SpecbenchError
 
 COMMAND_ORDER = (
-    "run", "plot", "optimal-gamma", "fit", "train-drafter", "tasks", "drafters", "models", "doctor"
+    "run", "plot", "optimal-gamma", "fit", "compare", "import", "train-drafter", "tasks",
+    "drafters", "models", "doctor",
 )  # fmt: skip
 """The order in the help text; a command that is not listed here follows in alphabetical order."""
 
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def command_names() -> list[str]:
     """All commands, found by listing this folder, in the order of the help text."""
     stems = {file.stem for file in Path(__file__).parent.glob("*.py")} - _NOT_COMMANDS
-    found = sorted(stem.replace("_", "-") for stem in stems if not stem.startswith("_"))
+    found = sorted(stem.rstrip("_").replace("_", "-") for stem in stems if not stem.startswith("_"))
     ordered = [name for name in COMMAND_ORDER if name in found]
     return ordered + [name for name in found if name not in COMMAND_ORDER]
 
@@ -103,6 +105,7 @@ def build_app() -> typer.Typer:
     app.callback()(_global_options)
     for name in command_names():
         stem = name.replace("-", "_")
+        stem += "_" if keyword.iskeyword(stem) else ""
         function: Callable[..., Any] = getattr(
             importlib.import_module(f"specbench.cli.{stem}"), stem
         )

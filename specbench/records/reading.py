@@ -79,6 +79,11 @@ class Run:
                 f"cell {cell_id} has no {part}: it ended as {record.status}",
                 "Run again with --resume --retry-failed",
             )
+        if record.imported_from is not None and not _file(self.path, part, cell_id).exists():
+            raise SpecbenchError(
+                f"cell {cell_id} has no {part}: it was imported from {record.imported_from}, "
+                "whose results don't hold them"
+            )
         return load_table(self.path, part, cell_id)
 
 
@@ -136,12 +141,16 @@ def load_table(folder: Path, part: str, cell_id: str) -> pa.Table:
 
     from specbench.records.tables import read_table
 
-    file = folder / part / f"{cell_id}.parquet"
+    file = _file(folder, part, cell_id)
     try:
         return read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
         reason = "is missing" if not file.exists() else "is damaged"
         raise SpecbenchError(f"{file} {reason}", _way_without(folder, cell_id)) from error
+
+
+def _file(folder: Path, part: str, cell_id: str) -> Path:
+    return folder / part / f"{cell_id}.parquet"
 
 
 def _way_without(folder: Path, cell_id: str) -> str:

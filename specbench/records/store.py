@@ -144,7 +144,9 @@ class RunWriter:
     def write_cell(
         self, record: CellRecord, rounds: Columns | None = None, requests: Columns | None = None
     ) -> None:
-        """Write a finished cell: its tables first, then its line. A failed one has no tables.
+        """Write a finished cell: its tables first, then its line.
+
+        A failed one has no tables; an imported one has those that its source knows.
 
         A cell that already has a line (a retried one) replaces it.
 
@@ -153,6 +155,8 @@ class RunWriter:
             ValueError: a column is missing, or an "ok" cell comes without its tables.
         """
         tables = {"requests": requests, "rounds": rounds}
+        if record.imported_from is not None:
+            tables = {part: columns for part, columns in tables.items() if columns is not None}
         if record.status == "ok":
             arrow = {
                 part: to_arrow(columns or {}, SCHEMAS[part]) for part, columns in tables.items()

@@ -1,0 +1,47 @@
+"""The identities of honest numbers, checked on every cell of a run, and told in a few sentences."""
+
+from __future__ import annotations
+
+from specbench.analysis.names import counted, with_gamma
+from specbench.analysis.pooling import RawTables, Setting
+from specbench.records.identities import identities
+from specbench.records.reading import Run
+from specbench.records.schema import CellRecord
+from specbench.records.summary_identities import record_identities
+
+_TOLD = 2  # violations of one identity that are told in full, the others counted
+
+
+def violations(run: Run, tables: RawTables) -> list[str]:
+    """A sentence per violation, with both sides and the cell; of many, the first of each identity.
+
+    Args:
+        tables: the run's tables, so that each is read once.
+
+    Raises:
+        SpecbenchError: a table can't be read.
+    """
+    found: dict[str, list[str]] = {}
+    for cell in run.cells:
+        if cell.status != "ok":
+            continue
+        for sentence in _of(cell, tables):
+            found.setdefault(sentence.partition(":")[0], []).append(f"{_name(cell)}: {sentence}")
+    told = []
+    for name, sentences in found.items():
+        told += [f"numbers that cannot be: {sentence}" for sentence in sentences[:_TOLD]]
+        if (more := len(sentences) - _TOLD) > 0:
+            told.append(f"numbers that cannot be: {counted(more, 'more violation')} of {name}")
+    return told
+
+
+def _of(cell: CellRecord, tables: RawTables) -> list[str]:
+    if cell.imported_from is not None:
+        return record_identities(cell)
+    return identities(cell, *tables.of(cell))
+
+
+def _name(cell: CellRecord) -> str:
+    if cell.is_baseline:
+        return f"plain decoding ({Setting.of(cell)})"
+    return f"{with_gamma(cell.drafter, cell.draft_form, cell.gamma)} ({Setting.of(cell)})"
