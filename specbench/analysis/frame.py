@@ -29,6 +29,7 @@ from typing import Any
 import pandas as pd
 
 from specbench.analysis.fit import GammaFit, GroupFit, RunFit
+from specbench.analysis.published import PAPER, load_published
 
 _POINT = (
     "gamma",
@@ -65,6 +66,26 @@ def points_frame(run: RunFit, name: str | None = None) -> pd.DataFrame:
         _row(run, name or run.name, group, point) for group in run.groups for point in group.points
     ]
     return pd.DataFrame(rows).astype(dict.fromkeys(_NUMBERS, "float64"))
+
+
+def published_frame() -> pd.DataFrame:
+    """Published measurements with an alpha: columns source, alpha, gamma, c and speedup.
+
+    Spec-Bench's leaderboard tells no alpha, so it is not here.
+    """
+    rows = load_published().measured
+    return pd.DataFrame(
+        [
+            {
+                "source": f"{PAPER} ({row.target.upper()})",
+                "alpha": row.alpha,
+                "gamma": row.gamma,
+                "c": row.c,
+                "speedup": row.measured_speedup,
+            }
+            for row in rows
+        ]
+    )
 
 
 def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, Any]:

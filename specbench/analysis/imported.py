@@ -27,7 +27,7 @@ def summaries(group: Group) -> dict[int, dict[str, Any]]:
 
     Of several repeats counts are added up, everything else is a mean, and no interval is left.
     """
-    return {gamma: _joined(cells) for gamma, cells in group.cells.items()}
+    return {gamma: joined(cells) for gamma, cells in group.cells.items()}
 
 
 def pooled_alpha(fields: Mapping[int, Mapping[str, Any]]) -> float | None:
@@ -59,7 +59,8 @@ def measured_model(fields: Mapping[int, Mapping[str, Any]]) -> MeasuredRounds | 
     return MeasuredRounds({gamma: tau for gamma, (tau, _) in known.items()}, shapes)
 
 
-def _joined(cells: Sequence[CellRecord]) -> dict[str, Any]:
+def joined(cells: Sequence[CellRecord]) -> dict[str, Any]:
+    """The fields of one cell, or of repeats of it together."""
     if len(cells) == 1:
         return cells[0].model_dump()
     rows = [cell.model_dump() for cell in cells]

@@ -2,6 +2,7 @@
 
 specbench fit results/main
 specbench fit results/main --format csv > fit.csv
+specbench fit results/main --convention vllm
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ def fit(
     format: Annotated[
         str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the fit.")
     ] = "table",
+    convention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Report as vllm, sglang, spec-bench, gpt-fast, leviathan or nvidia does, instead.",
+        ),
+    ] = None,
 ) -> None:
     """Fit alpha, c, v and the overhead of a run, and set theory beside the measured speedups.
 
@@ -35,8 +43,14 @@ def fit(
     each depth is shown, and the tokens that it would give: of a tree 1 + α1 + α1 α2 + ..., as if no
     accepted path ended before the last level. Their extended model takes the drafts as they were,
     whatever their lengths and wherever paths ended.
+
+    Every run, imported ones too, is checked against identities that honest numbers obey; what
+    breaks one is noted with both sides.
     """
     chosen = OutputFormat.of(format)
+    if convention is not None:
+        _report(run, convention, chosen)
+        return
 
     from specbench.analysis.documents import fit_document, fit_rows
     from specbench.analysis.fit import fit_run
@@ -51,3 +65,13 @@ def fit(
     else:
         print_fit(fitted)
     print_notes(fitted.warnings)
+
+
+def _report(run: Path, convention: str, chosen: OutputFormat) -> None:
+    from specbench.analysis import conventions
+    from specbench.cli._convention_table import print_convention
+    from specbench.records.store import load_run
+
+    name = conventions.checked(convention)
+    loaded = load_run(run)
+    print_convention(loaded.manifest.name, name, conventions.report_run(loaded, name), chosen)

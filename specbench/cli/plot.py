@@ -6,6 +6,7 @@ specbench plot results/main --figure speedup-vs-alpha --format svg
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,12 @@ def plot(
     format: Annotated[
         str, typer.Option(metavar="NAME,NAME", help="File formats: png, svg, pdf.")
     ] = "png,svg",
+    with_published: Annotated[
+        bool,
+        typer.Option(
+            "--with-published", help="Lay published measurements over speedup-vs-alpha, hollow."
+        ),
+    ] = False,
 ) -> None:
     """Draw a run: speedup against alpha and against gamma, theory and measurement together.
 
@@ -57,7 +64,7 @@ def plot(
     import pandas as pd
 
     from specbench.analysis.fit import fit_run
-    from specbench.analysis.frame import points_frame
+    from specbench.analysis.frame import points_frame, published_frame
     from specbench.cli._output import print_notes
     from specbench.plots import base
     from specbench.records.store import load_run
@@ -71,7 +78,9 @@ def plot(
     drawn, impossible = {}, {}
     for name in names:
         try:
-            drawn[name] = registry.load("plots", name).draw(points)
+            draw = registry.load("plots", name).draw
+            takes = with_published and "published" in inspect.signature(draw).parameters
+            drawn[name] = draw(points, published_frame()) if takes else draw(points)
         except SpecbenchError as error:
             impossible[name] = error
     if impossible and (chosen != ["all"] or not drawn):  # of all, those that can are drawn
@@ -80,6 +89,8 @@ def plot(
         for path in base.save(picture, folder, name, formats):
             print(path)
     print_notes(error.message for error in impossible.values())
+    if with_published and "speedup-vs-alpha" not in drawn:
+        print_notes(["published measurements are laid over speedup-vs-alpha only"])
     print_notes(note for fit in fits for note in fit.warnings)
 
 

@@ -5,12 +5,15 @@ point lies below its gamma's curve, the machine charges for something the closed
 verification dearer than one step (v > 1), a fixed overhead per round, or drafts that were shorter
 than gamma. Curves: Leviathan, Kalman, Matias 2023, theorem 3.8.
 
+Published measurements may lie over the panels, hollow and without intervals; each has its own c.
+
 Trees and adaptive drafts are not here, and the title counts them: a tree's alpha is that of a whole
 level, an adaptive draft's that of easier tokens, so neither belongs on an axis of chains.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +28,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ALPHAS = np.linspace(0.0, 1.0, 101)
+_PUBLISHED_MARK = "h"  # which no task has
 
 
-def draw(points: pd.DataFrame) -> Figure:
+def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """Draw theory and measurement over alpha.
 
     Args:
         points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        published: a frame as :func:`specbench.analysis.frame.published_frame` gives it.
 
     Raises:
         SpecbenchError: no row has a measured alpha and speedup, or none of them is a chain.
@@ -53,22 +58,32 @@ def draw(points: pd.DataFrame) -> Figure:
     for axis, group in zip(axes, groups, strict=True):
         _curves(axis, group, gammas)
         _points(axis, group, gammas, tasks, fills)
+        if published is not None:
+            _published(axis, published)
         axis.set_title(_panel_title(points, group, keys), fontsize=9.5)
     axes[0].set_xlim(0.0, 1.0)
-    axes[0].set_ylim(0.0, _top(points))
+    reach = 0.0 if published is None else float(published["speedup"].max())
+    axes[0].set_ylim(0.0, max(_top(points), 1.06 * reach))
     base.put_title(figure, points, "Speedup against alpha: closed form and measurement", left_out)
     figure.supxlabel("alpha (α): chance that an evaluated token is accepted", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
-    base.legend(figure, _legend(points, gammas, tasks, fills))
+    handles = _legend(points, gammas, tasks, fills)
+    if published is not None:
+        handles.append(base.heading("Published"))
+        for source in base.unique(published["source"]):
+            handles.append(base.mark(_PUBLISHED_MARK, "none", base.wrapped(source, 26)))
+    base.legend(figure, handles)
     return figure
 
 
 def _curves(axis: Axes, group: pd.DataFrame, gammas: dict[int, base.Series]) -> None:
+    base.no_gain_line(axis, base.largest(group["noise_floor"]))
     c = _panel_c(group)
+    if math.isnan(c):  # an imported run, whose rounds nobody timed
+        return
     for gamma, look in gammas.items():
         values = [closed_form.speedup(float(alpha), gamma, c) for alpha in _ALPHAS]
         axis.plot(_ALPHAS, values, color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2)
-    base.no_gain_line(axis, base.largest(group["noise_floor"]))
 
 
 def _points(
@@ -98,6 +113,20 @@ def _points(
         )
 
 
+def _published(axis: Axes, published: pd.DataFrame) -> None:
+    axis.plot(
+        published["alpha"],
+        published["speedup"],
+        linestyle="none",
+        marker=_PUBLISHED_MARK,
+        markersize=6.5,
+        fillstyle="none",
+        color=base.INK,
+        markeredgewidth=0.9,
+        zorder=2.5,
+    )
+
+
 def _top(points: pd.DataFrame) -> float:
     """High enough for every point, its interval and its curve; curves may leave the panel."""
     reach = points[["speedup", "speedup_high", "closed_form"]].max(numeric_only=True).max()
@@ -111,7 +140,8 @@ def _panel_title(points: pd.DataFrame, group: pd.DataFrame, keys: list[str]) -> 
         parts.append(f"batch {int(first['batch_size'])}")
     if "temperature" in keys:
         parts.append(f"T = {first['temperature']:g}")
-    parts.append(f"curves at c = {_c_with_range(group)}")
+    known = not math.isnan(_panel_c(group))
+    parts.append(f"curves at c = {_c_with_range(group)}" if known else "c not known: no curves")
     return base.wrapped(str(first["series"]), 36) + "\n" + base.wrapped(" · ".join(parts), 44)
 
 

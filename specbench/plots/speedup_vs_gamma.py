@@ -10,6 +10,7 @@ Trees and adaptive drafts have no model over gamma: a dotted line joins their me
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -76,6 +77,8 @@ def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> No
     for series, rows in group[group["draft_form"] == "chain"].groupby("series", sort=False):
         look, rows = looks[str(series)], rows.sort_values("gamma")
         alpha, c = float(rows["fit_alpha"].iloc[0]), float(rows["fit_c"].iloc[0])
+        if math.isnan(c):  # an imported run, whose rounds nobody timed
+            continue
         gammas = list(range(int(rows["gamma"].min()), int(rows["gamma"].max()) + 1))
         axis.plot(
             gammas,

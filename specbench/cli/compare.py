@@ -1,0 +1,173 @@
+"""``specbench compare``: two runs side by side, and a regression gate.
+
+specbench compare results/before results/after
+specbench compare results/before results/after --fail-below 0.95
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specbench.cli._output import (
+    FORMAT_METAVAR,
+    OutputFormat,
+    beside_label,
+    number,
+    print_csv,
+    print_json,
+    print_notes,
+    print_table,
+)
+from specbench.errors import SpecbenchError
+
+if TYPE_CHECKING:
+    from specbench.analysis.comparison import ComparedCell, Comparison, Metric, Ratio
+
+_HEADINGS = (
+    "drafter",
+    "T",
+    "B",
+    "γ",
+    "tok/s A",
+    "B",
+    "B / A",
+    "speedup B / A",
+    "α B / A",
+    "τ B / A",
+)
+_RATIOS: tuple[Metric, ...] = ("speedup", "alpha", "tau")
+_LABEL_WIDTH = 10
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(help="A run's folder, or its name in results/.")],
+    run_b: Annotated[Path, typer.Argument(help="The run to hold against it.")],
+    fail_below: Annotated[
+        str | None,
+        typer.Option(metavar="RATIO", help="End with 1 if a cell's B / A is below this."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the comparison.")
+    ] = "table",
+) -> None:
+    """Set two runs side by side: tokens per second, speedup, alpha and tau, with ratios B / A.
+
+    Cells match by task, temperature, top-k, top-p, batch size, drafter and gamma. Intervals are
+    95%: speed, alpha and tau are paired by conversation where both runs have their rounds. What
+    does not match (target, device, dtype, versions, cells in one run only) is noted by name. An
+    interval knows how prompts differ, not how a machine differs from one day to the next.
+
+    With --fail-below RATIO it is a gate: exit code 1 and one line with the cells that are slower,
+    those whose tokens per second B / A have their whole interval below RATIO, or the ratio itself
+    where there is no interval. Otherwise 0.
+    """
+    chosen, limit = OutputFormat.of(format), _limit(fail_below)
+
+    from specbench.analysis.comparison import compare_runs
+    from specbench.records.store import load_run
+
+    comparison = compare_runs(load_run(run_a), load_run(run_b))
+    if chosen == OutputFormat.JSON:
+        print_json(_document(comparison))
+    elif chosen == OutputFormat.CSV:
+        print_csv([_row(cell) for cell in comparison.cells])
+    else:
+        _print_tables(comparison)
+    print_notes(comparison.differences)
+    slower = comparison.below(limit) if limit is not None else []
+    if slower:
+        named = "; ".join(f"{cell.name}: {_gate(cell.gate)}" for cell in slower)
+        print(f"slower than {limit:g} of {comparison.a}: {named}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _limit(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0.0 < limit < math.inf:
+        raise SpecbenchError(f"--fail-below {text!r} is no ratio", "For example: 0.95")
+    return limit
+
+
+def _gate(ratio: Ratio) -> str:
+    if ratio.interval is None:
+        return f"{number(ratio.ratio)} (no interval)"
+    low, high = ratio.interval
+    return f"{number(ratio.ratio)} ({low:.2f}–{high:.2f})"
+
+
+def _print_tables(comparison: Comparison) -> None:
+    for task in dict.fromkeys(cell.name.task for cell in comparison.cells):
+        lines: list[list[str]] = []
+        for cell in comparison.cells:
+            if cell.name.task == task:
+                lines += beside_label(cell.name.drafter, [_line(cell)], _LABEL_WIDTH)
+        print_table(task, _HEADINGS, lines)
+    print(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding")
+    print("speedup, α and τ are ratios B / A too; their intervals are in JSON and CSV")
+
+
+def _line(cell: ComparedCell) -> list[str]:
+    name, ratios = cell.name, cell.ratios
+    speed = ratios["tok_per_s"]
+    return [
+        f"{name.temperature:g}",
+        str(name.batch_size),
+        str(name.gamma),
+        number(speed.a, 1),
+        number(speed.b, 1),
+        _ratio(speed),
+        *(number(ratios[metric].ratio) for metric in _RATIOS),
+    ]
+
+
+def _ratio(ratio: Ratio) -> str:
+    if ratio.ratio is None or ratio.interval is None:
+        return number(ratio.ratio)
+    low, high = (f"{end:.2f}".removeprefix("0") for end in ratio.interval)
+    return f"{ratio.ratio:.2f} {low}–{high}"
+
+
+def _document(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "a": comparison.a,
+        "b": comparison.b,
+        "cells": [
+            {
+                **_key(cell),
+                **{
+                    metric: {
+                        "a": ratio.a,
+                        "b": ratio.b,
+                        "ratio": ratio.ratio,
+                        "ratio_ci": list(ratio.interval) if ratio.interval else None,
+                    }
+                    for metric, ratio in cell.ratios.items()
+                },
+            }
+            for cell in comparison.cells
+        ],
+        "differences": list(comparison.differences),
+    }
+
+
+def _row(cell: ComparedCell) -> dict[str, Any]:
+    row = _key(cell)
+    for metric, ratio in cell.ratios.items():
+        low, high = ratio.interval or (None, None)
+        row |= {f"{metric}_a": ratio.a, f"{metric}_b": ratio.b, f"{metric}_ratio": ratio.ratio}
+        row |= {f"{metric}_ratio_low": low, f"{metric}_ratio_high": high}
+    return row
+
+
+def _key(cell: ComparedCell) -> dict[str, Any]:
+    return {name: None if value == "" else value for name, value in cell.name._asdict().items()}
