@@ -29,12 +29,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_the_wheel_has_the_package_and_every_task(wheel: Path):
+def test_the_wheel_has_the_package_every_task_and_the_published_tables(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
     tasks = {f"specbench/_tasks/{file.name}" for file in (ROOT / "tasks").iterdir()}
     modules = {str(file.relative_to(ROOT)) for file in (ROOT / "specbench").rglob("*.py")}
+    tables = {f"specbench/_published/{f.name}" for f in (ROOT / "results" / "published").iterdir()}
     assert len(tasks) >= 14
-    assert tasks | modules <= names
+    assert len(tables) >= 4
+    assert tasks | tables | modules <= names
     assert not [name for name in names if name.startswith(("tests/", "results/"))]
 
 

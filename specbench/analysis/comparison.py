@@ -25,10 +25,9 @@ from specbench.analysis.pooling import Raw, RawTables, groups
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import BASELINE_DRAFTER, CellRecord, DraftForm
-from specbench.records.speedup import speedup_interval
-from specbench.records.steps import Numbers, integers, numbers, values
+from specbench.records.steps import Numbers, counted_steps, integers, numbers, values
 from specbench.records.summary import summarize
-from specbench.theory.clusters import cluster_sums
+from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
 from specbench.theory.intervals import paired_ratio_of_ratios, product_of_ratios
 
 Metric = Literal["tok_per_s", "speedup", "alpha", "tau"]
@@ -187,8 +186,7 @@ def _interval(metric: Metric, a: _Side, b: _Side) -> Ends | None:
     if metric == "speedup" or a.raw is None or b.raw is None:
         return _independent(a.fields, b.fields, metric)
     if metric == "tok_per_s" and a.batch_size > 1:
-        interval = speedup_interval(a.batch_size, b.raw, [a.raw])
-        return interval.ends if interval else None
+        return _over_time(a.batch_size, a.raw, b.raw)
     left, right = _by_conversation(a.raw, metric), _by_conversation(b.raw, metric)
     if left.keys() == right.keys():
         columns = np.array([(*right[name], *left[name]) for name in left]).reshape(-1, 4)
@@ -199,6 +197,50 @@ def _interval(metric: Metric, a: _Side, b: _Side) -> Ends | None:
         )
         interval = product_of_ratios([(top, bottom), (base_bottom, base_top)])
     return interval.ends if interval else None
+
+
+def _over_time(batch_size: int, a: Raw, b: Raw) -> Ends | None:
+    """Speed of a batch: tokens per row and round vary between conversations, steps over time."""
+    own, base = _speed_parts(batch_size, b), _speed_parts(batch_size, a)
+    if min(own.steps.size, base.steps.size) < MIN_TIME_BLOCKS:
+        return None
+    interval = product_of_ratios(
+        [
+            (own.tokens, own.rows),
+            (own.steps, own.seconds),
+            (base.rows, base.tokens),
+            (base.seconds, base.steps),
+        ]
+    )
+    if interval is None:
+        return None
+    rows = own.rows_per_step / base.rows_per_step  # known, and 1 where all slots were full
+    return rows * interval.low, rows * interval.high
+
+
+class _SpeedParts(NamedTuple):
+    """tokens, rows: by conversation; steps, seconds: by time block; of the counted steps."""
+
+    tokens: Numbers
+    rows: Numbers
+    steps: Numbers
+    seconds: Numbers
+    rows_per_step: float
+
+
+def _speed_parts(batch_size: int, raw: Raw) -> _SpeedParts:
+    rounds, requests = raw
+    steps = counted_steps(rounds, batch_size)
+    active = numbers(rounds, "active_rows")
+    counted = active == batch_size if steps.all_full else np.ones(active.size, dtype=np.bool_)
+    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+    _, (tokens, rows) = cluster_sums(
+        conversations[integers(rounds, "request")],
+        numbers(rounds, "num_emitted") * counted,
+        counted,
+    )
+    seconds, count = time_blocks(steps.seconds, np.ones(len(steps)))
+    return _SpeedParts(tokens, rows, count, seconds, float(steps.active_rows.mean()))
 
 
 def _independent(a: Mapping[str, Any], b: Mapping[str, Any], metric: Metric) -> Ends | None:

@@ -28,18 +28,7 @@ from specbench.errors import SpecbenchError
 if TYPE_CHECKING:
     from specbench.analysis.comparison import ComparedCell, Comparison, Metric, Ratio
 
-_HEADINGS = (
-    "drafter",
-    "T",
-    "B",
-    "γ",
-    "tok/s A",
-    "B",
-    "B / A",
-    "speedup B / A",
-    "α B / A",
-    "τ B / A",
-)
+_HEADINGS = ("drafter", "T", "B", "γ", "tok/s A", "tok/s B", "B / A (95%)", "speedup", "α", "τ")
 _RATIOS: tuple[Metric, ...] = ("speedup", "alpha", "tau")
 _LABEL_WIDTH = 10
 
@@ -55,9 +44,9 @@ def compare(
         str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the comparison.")
     ] = "table",
 ) -> None:
-    """Set two runs side by side: tokens per second, speedup, alpha and tau, with ratios B / A.
+    """Set two runs side by side, as a table or a gate.
 
-    Cells match by task, temperature, top-k, top-p, batch size, drafter and gamma. Intervals are
+    Tokens per second, speedup, alpha and tau of both, with their ratios B / A. Cells match by task, temperature, top-k, top-p, batch size, drafter and gamma. Intervals are
     95%: speed, alpha and tau are paired by conversation where both runs have their rounds. What
     does not match (target, device, dtype, versions, cells in one run only) is noted by name. An
     interval knows how prompts differ, not how a machine differs from one day to the next.

@@ -48,9 +48,9 @@ def import_(
         int | None, typer.Option(metavar="B", help="Requests at a time, where a file doesn't tell.")
     ] = None,
 ) -> None:
-    """Read results of other tools into a run: what they lack stays null.
+    """Read results of other tools into a run.
 
-    vllm-bench: JSON of `vllm bench serve` and `vllm bench sweep`. sglang: JSONL of SGLang's
+    What they lack stays null.     vllm-bench: JSON of `vllm bench serve` and `vllm bench sweep`. sglang: JSONL of SGLang's
     bench_speculative. spec-bench: answer files of Spec-Bench. llama-cpp: JSON of llama.cpp's
     speed-bench. Give the file of plain decoding together with those of speculative decoding, and
     the run has speedups: plain results are told apart by what they hold.

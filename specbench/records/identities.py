@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from specbench.records.schema import CellKey, CellRecord
 from specbench.records.steps import Columns, Numbers, counted_steps, integers, numbers, values
-from specbench.records.summary_identities import ALWAYS, drafts_itself, never_rises, suspicious
+from specbench.records.summary_identities import drafts_itself, never_rises, suspicious
 from specbench.theory import estimators
-from specbench.theory.clusters import cluster_sums
-from specbench.theory.intervals import ratio_interval
 
 CLOCK_SHARE = 0.01
 """Two ways to add up the same seconds may differ by this share,"""
@@ -57,7 +55,7 @@ def identities(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
         *_block_efficiency(cell, rounds),
         *_tokens(cell, rounds, requests),
         *_step_times(cell, rounds),
-        *_positions(cell, rounds, requests),
+        *_positions(cell, rounds),
         *_throughput(cell, rounds),
         *_times(cell, rounds, requests),
     ]
@@ -135,7 +133,7 @@ def _step_times(cell: CellKey, rounds: Columns) -> list[str]:
     ]
 
 
-def _positions(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
+def _positions(cell: CellKey, rounds: Columns) -> list[str]:
     if cell.is_baseline:
         return []
     found = []
@@ -144,19 +142,9 @@ def _positions(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
     if drafts_itself(cell):
         return found
     accepted, evaluated = integers(rounds, "num_accepted"), integers(rounds, "num_evaluated")
-    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-    owner = integers(rounds, "request")
-    if owner.max(initial=-1) >= conversations.size:
-        return found  # which the tokens tell
     for position in range(1, int(evaluated.max(initial=0)) + 1):
-        tried = evaluated >= position
-        hits = (accepted >= position)[tried]
-        if hits.mean() < ALWAYS:
-            continue
-        _, (top, bottom) = cluster_sums(conversations[owner[tried]], hits, np.ones(hits.size))
-        interval = ratio_interval(top, bottom)
-        low = interval.low if interval else None
-        found += suspicious(position, int(hits.sum()), hits.size, low)
+        hits = (accepted >= position)[evaluated >= position]
+        found += suspicious(position, int(hits.sum()), hits.size)
     return found
 
 

@@ -72,16 +72,19 @@ def never_rises(survival: Sequence[float]) -> list[str]:
     ]
 
 
-def suspicious(position: int, hits: float, trials: float, low: float | None) -> list[str]:
+def suspicious(position: int, hits: float, trials: float) -> list[str]:
     """Identity 4, its second half: a position that is as good as always accepted.
+
+    The bound is the exact binomial one (Clopper and Pearson 1934) and takes rounds for independent.
+    They are not, which makes it a sign and no proof.
 
     Args:
         position: 1, 2, ...
         hits: rounds that accepted it.
         trials: rounds that evaluated it.
-        low: lower 95% confidence bound of the chance; None where there is none.
     """
-    if low is None or low < ALWAYS:
+    low = float(stats.beta.ppf(0.05, hits, trials - hits + 1)) if hits > 0 else 0.0
+    if low < ALWAYS:
         return []
     return [
         f"positions: position {position} was accepted in {hits:.0f} of {trials:.0f} rounds, with "
@@ -147,9 +150,7 @@ def _positions(record: CellRecord) -> list[str]:
         return found
     reached = 1.0
     for position, share in enumerate(survival, start=1):
-        trials, hits = reached * rounds, min(share, reached) * rounds
-        low = float(stats.beta.ppf(0.05, hits, trials - hits + 1)) if hits > 0 else None
-        found += suspicious(position, hits, trials, low)
+        found += suspicious(position, min(share, reached) * rounds, reached * rounds)
         reached = share
     return found
 

@@ -125,3 +125,50 @@ def test_trees_and_adaptive_drafts_show_acceptance_by_depth(
 
 
 GOOD = SimulatedDrafter(0.7, 0.01)
+
+
+def test_the_verdict_on_acceptance_is_one_sentence(specbench: Command, tmp_path: Path) -> None:
+    heads = {"medusa:x": SimulatedDrafter(0.5, 0.02, alphas=(0.8, 0.6, 0.4, 0.2))}
+    run = str(simulate_run(tmp_path / "run", heads, gammas=(2, 4), prompts=8))
+    group = json.loads(specbench("fit", run, "--format", "json").out)["groups"][0]
+    out = specbench("fit", run).out
+    assert max(map(len, out.splitlines())) <= 80
+    sentence = group["acceptance"]["sentence"]
+    assert "not i.i.d." in sentence
+    assert f"medusa:x, T = 0, B = 1: {sentence}" in " ".join(out.split())
+
+
+def test_a_run_in_another_tools_convention(specbench: Command, run: str) -> None:
+    point = json.loads(specbench("fit", run, "--format", "json").out)["groups"][0]["points"][2]
+    document = json.loads(specbench("fit", run, "--convention", "vllm", "--format", "json").out)
+    assert document["convention"] == "vllm"
+    row = document["rows"][2]
+    assert (row["gamma"], row["drafter"]) == (4, "model:drafters/A-LONG-NAME-400M")
+    assert row["mean acceptance length"] == pytest.approx(point["tau"])
+    assert row["per position"] == pytest.approx(point["survival_by_position"])
+    for tool in ("sglang", "gpt-fast"):
+        table = specbench("fit", run, "--convention", tool)
+        assert table.code == 0
+        assert max(map(len, table.out.splitlines())) <= 100
+        rows = list(
+            csv.DictReader(
+                io.StringIO(specbench("fit", run, "--convention", tool, "--format", "csv").out)
+            )
+        )
+        assert len(rows) == 4 * 3 + 4 * 2
+    error = specbench("fit", run, "--convention", "tgi").error_line
+    assert "unknown convention 'tgi'" in error
+
+
+def test_numbers_that_cannot_be_are_noted_with_both_sides(
+    specbench: Command, tmp_path: Path
+) -> None:
+    folder = simulate_run(tmp_path / "run", {"ngram": GOOD}, gammas=(2,), prompts=6)
+    assert "numbers that cannot be" not in specbench("fit", str(folder)).err
+    cells = folder / "cells.jsonl"
+    lines = [json.loads(line) for line in cells.read_text().splitlines()]
+    lines[-1]["itl_s"] *= 2
+    cells.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (note,) = [n for n in specbench("fit", str(folder)).err.splitlines() if "cannot be" in n]
+    assert "ngram γ = 2 (code, T = 0, batch 1): step times: time per output token is" in note
+    assert "time per step / tokens per round" in note

@@ -247,10 +247,13 @@ def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
     }
 
 
-CASES = (
-    "missing, folder, empty, cut, cut line, text, number, list, other, mixed lines, mixed files, "
-    "wrong format, unknown format, words, negative, batchless, gamma, other gamma, no gamma"
-).split(", ")
+# fmt: off
+CASES = [
+    "missing", "folder", "empty", "cut", "cut line", "text", "number", "list", "other",
+    "mixed lines", "mixed files", "wrong format", "unknown format", "words", "negative",
+    "batchless", "gamma", "other gamma", "no gamma",
+]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES)

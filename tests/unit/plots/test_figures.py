@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from specbench import registry
+from specbench.analysis.frame import published_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import base, speedup_vs_alpha, speedup_vs_gamma
 from specbench.theory import closed_form
@@ -218,3 +219,26 @@ def test_gamma_draws_chains_as_before_beside_trees() -> None:
     chain, *others = (container[0] for container in figure.axes[0].containers)
     assert chain.get_linestyle() == "None"
     assert all(line.get_linestyle() != "None" for line in others)
+
+
+def test_published_measurements_lie_over_the_curves_with_their_source() -> None:
+    published = published_frame()
+    figure = speedup_vs_alpha.draw(points(DRAFTERS[:2], TASKS[:2], gammas=(2, 4)), published)
+    assert any("Leviathan et al. 2023" in text for text in texts_of_legend(figure))
+    for axis in figure.axes:
+        (marks,) = [line for line in axis.lines if line.get_marker() == "h"]
+        assert marks.get_fillstyle() == "none"
+        assert list(marks.get_ydata()) == list(published["speedup"])
+        assert axis.get_ylim()[1] > published["speedup"].max()
+    plain = speedup_vs_alpha.draw(points())
+    assert not any("Leviathan" in text for text in texts_of_legend(plain))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_without_times_of_rounds_there_are_points_and_no_curves(name: str) -> None:
+    frame = points(gammas=(2, 4)).assign(
+        fit_c=float("nan"), c=float("nan"), closed_form=float("nan"), extended=float("nan")
+    )
+    figure = draw(name, frame)
+    figure.draw_without_rendering()
+    assert "nan" not in " ".join(axis.get_title() for axis in figure.axes)
