@@ -46,10 +46,11 @@ def compare(
 ) -> None:
     """Set two runs side by side, as a table or a gate.
 
-    Tokens per second, speedup, alpha and tau of both, with their ratios B / A. Cells match by task, temperature, top-k, top-p, batch size, drafter and gamma. Intervals are
-    95%: speed, alpha and tau are paired by conversation where both runs have their rounds. What
-    does not match (target, device, dtype, versions, cells in one run only) is noted by name. An
-    interval knows how prompts differ, not how a machine differs from one day to the next.
+    Tokens per second, speedup, alpha and tau of both, with their ratios B / A. Cells match by task,
+    temperature, top-k, top-p, batch size, drafter and gamma. Intervals are 95%: speed, alpha and
+    tau are paired by conversation where both runs have their rounds. What does not match (target,
+    device, dtype, versions, cells in one run only) is noted by name. An interval knows how prompts
+    differ, not how a machine differs from one day to the next.
 
     With --fail-below RATIO it is a gate: exit code 1 and one line with the cells that are slower,
     those whose tokens per second B / A have their whole interval below RATIO, or the ratio itself

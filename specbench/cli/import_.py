@@ -50,10 +50,10 @@ def import_(
 ) -> None:
     """Read results of other tools into a run.
 
-    What they lack stays null.     vllm-bench: JSON of `vllm bench serve` and `vllm bench sweep`. sglang: JSONL of SGLang's
-    bench_speculative. spec-bench: answer files of Spec-Bench. llama-cpp: JSON of llama.cpp's
-    speed-bench. Give the file of plain decoding together with those of speculative decoding, and
-    the run has speedups: plain results are told apart by what they hold.
+    What they lack stays null. vllm-bench: JSON of `vllm bench serve` and `vllm bench sweep`.
+    sglang: JSONL of SGLang's bench_speculative. spec-bench: answer files of Spec-Bench. llama-cpp:
+    JSON of llama.cpp's speed-bench. Give the file of plain decoding together with those of
+    speculative decoding, and the run has speedups: plain results are told by what they hold.
 
     The run is read by fit, plot, optimal-gamma and compare like one's own. Most of these files
     hold sums and means, no rounds: then there are no intervals, c, v or overhead.
