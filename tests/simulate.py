@@ -41,6 +41,7 @@ class SimulatedDrafter:
         nodes: nodes of a tree of gamma levels without its root; 0 for a chain. Then alpha is the
             chance of a level.
         shortest: drafts are from this many tokens to gamma long, all equally often; None: gamma.
+        alphas: chances at depth 1, 2, ..., instead of alpha.
     """
 
     alpha: float | Callable[[str, float], float]
@@ -50,6 +51,7 @@ class SimulatedDrafter:
     spread: float = 0.0
     nodes: int = 0
     shortest: int | None = None
+    alphas: Sequence[float] = ()
 
     def alpha_of(self, task: str, temperature: float) -> float:
         """The mean chance for a task and temperature."""
@@ -194,7 +196,8 @@ class _World:
             length = gamma
             if drafter.shortest is not None:
                 length = int(self.rng.integers(drafter.shortest, gamma, endpoint=True))
-            hits = self.rng.random(length) < chances[request // self.turns]
+            chance = drafter.alphas[:length] or chances[request // self.turns]
+            hits = self.rng.random(length) < chance
             accepted = length if hits.all() else int(np.argmin(hits))
             path = list(range(1, accepted + 1)) if drafter.nodes else None
             return _Draft(drafter.nodes or length, length, accepted, path)

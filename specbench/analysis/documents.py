@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from specbench.analysis.acceptance import Acceptance
 from specbench.analysis.fit import GammaFit, GroupFit, RunFit, Setting
 from specbench.analysis.model import ModelPoint
 from specbench.analysis.optimal import Answer, Choice, DrafterAnswer
@@ -44,6 +45,8 @@ def fit_rows(run: RunFit) -> list[dict[str, Any]]:
             "fit_c": group.c,
             **_ends("fit_c", group.c_ci),
             "num_prompts": group.num_prompts,
+            "iid_p_value": group.acceptance.test.p_value if group.acceptance else None,
+            "acceptance_model": group.acceptance.model.name if group.acceptance else None,
         }
         rows += [{**head, **_flat(_point(point))} for point in group.points]
     return rows
@@ -64,6 +67,7 @@ def optimal_document(answer: Answer) -> dict[str, Any]:
                 "cost_ci": _list(group.fit.c_ci),
                 "overhead": group.fit.overhead,
                 "noise_floor": group.fit.noise_floor,
+                "acceptance": _acceptance(group.fit.acceptance),
                 "best": _choice(group.best),
                 "curve": [_curve_point(group, point) for point in group.curve],
             }
@@ -121,8 +125,33 @@ def _group(group: GroupFit) -> dict[str, Any]:
         "overhead": group.overhead,
         "noise_floor": group.noise_floor,
         "num_prompts": group.num_prompts,
+        "acceptance": _acceptance(group.acceptance),
         "points": [_point(point) for point in group.points],
         "warnings": list(group.warnings),
+    }
+
+
+def _acceptance(found: Acceptance | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    spread, choice = found.spread, found.choice
+    return {
+        "sentence": found.sentence,
+        "iid_rejected": found.rejected,
+        "iid_p_value": found.test.p_value,
+        "likelihood_ratio": found.test.statistic,
+        "clusters": found.test.clusters,
+        "alpha_by_position": [position.alpha for position in found.positions],
+        "alpha_ci_by_position": [_list(position.alpha_ci) for position in found.positions],
+        "evaluated_by_position": [position.evaluated for position in found.positions],
+        "alpha_sd_between_conversations": spread.sd if spread else None,
+        "alpha_sd_ci": [spread.low, spread.high] if spread else None,
+        "model": found.model.name,
+        "model_alpha_by_position": [
+            found.model.alpha_at(place) for place in range(1, len(found.positions) + 1)
+        ],
+        "model_errors": dict(choice.errors) if choice else None,
+        "models_judged_by": choice.judged_by if choice else None,
     }
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from specbench.analysis import imported
+from specbench.analysis.acceptance import Acceptance, judge_acceptance
 from specbench.analysis.checking import violations
 from specbench.analysis.costs import Costs, counts_by_conversation
 from specbench.analysis.model import MeasuredRounds, RoundModel, expected_tokens, model_of
@@ -60,7 +61,7 @@ class GammaFit:
             path ended before the last level, of adaptive drafts from how often each depth was
             survived. None for a chain, whose alpha is the group's.
         closed_form: speedup from the group's alpha and c alone; chains of fixed length only.
-        extended: speedup from this gamma's round times and either the group's alpha and this
+        extended: speedup from this gamma's round times and either the group's acceptance and this
             gamma's draft lengths or, for trees and adaptive drafts, how often each depth was
             survived.
         noise_floor: how much the block's baselines differ.
@@ -112,6 +113,8 @@ class GroupFit:
         model: the extended model, for trees and adaptive drafts at measured gammas only; None
             where c or alpha is not known.
         points: one per measured gamma, ascending.
+        acceptance: whether one alpha describes it, and what does; None for trees, adaptive drafts,
+            imported cells, and where nothing was evaluated.
     """
 
     key: GroupKey
@@ -127,6 +130,7 @@ class GroupFit:
     points: tuple[GammaFit, ...]
     warnings: tuple[str, ...]
     imported_from: str | None = None  # the tool whose summaries stand in for rounds
+    acceptance: Acceptance | None = None
 
     @property
     def synthetic(self) -> bool:
@@ -196,9 +200,11 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         for gamma, cells in group.cells.items()
     }
     survival = {g: summary["survival_by_position"] or () for g, summary in summaries.items()}
+    acceptance = judge_acceptance(group.draft_form, raw)
     model = None
     if alpha is not None and c is not None:
-        model = model_of(group.draft_form, alpha, c, survival, costs.shapes())
+        better = acceptance.model if acceptance and acceptance.rejected else None
+        model = model_of(group.draft_form, alpha, c, survival, costs.shapes(), better)
     points: list[GammaFit] = []
     told: dict[str, None] = {}
     for gamma, cells in group.cells.items():
@@ -219,6 +225,7 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         model=model,
         points=tuple(points),
         warnings=tuple(told),
+        acceptance=acceptance,
     )
 
 

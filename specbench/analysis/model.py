@@ -3,11 +3,12 @@
 The closed form assumes that every round drafts gamma tokens, that verifying them costs one target
 step and that nothing else costs anything. Here all three are taken from the run: the shares of
 rounds that drafted 0, 1, ... tokens, and the mean time of a round's draft, verify and remaining
-work in units of T1. Only alpha, one number for all gammas, is still a model: :class:`RoundModel`.
+work in units of T1. Only acceptance is still a model (:class:`RoundModel`): one alpha for all
+gammas, or where that is rejected one of :mod:`specbench.theory.acceptance`.
 
 Between measured gammas times and tokens are interpolated, below the smallest they are led towards a
 round that drafts nothing (no draft time, v = 1), and beyond the largest nothing measured is left:
-there the closed form answers, and the point says so.
+there the costs of the closed form stand in, and the point says so.
 
 Trees and adaptive drafts have no such alpha. :class:`MeasuredRounds` answers for them, at the
 gammas that were measured and at no other.
@@ -26,9 +27,10 @@ from typing import Any, Literal
 from specbench.errors import SpecbenchError
 from specbench.records.schema import DraftForm
 from specbench.theory import by_depth, closed_form
+from specbench.theory.acceptance import AcceptanceModel
 
 Source = Literal["measured", "interpolated", "extrapolated"]
-"""Where a point's round times come from; an extrapolated point is the closed form's."""
+"""Where a point's round times come from; an extrapolated point has the closed form's."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,13 @@ class RoundModel:
         alpha: chance that an evaluated token is accepted, pooled over gammas.
         c: time of one drafter step in units of T1, pooled; used beyond the largest measured gamma.
         shapes: measured gamma -> what its rounds were like; at least one.
+        acceptance: gives the tokens per round; None: one alpha.
     """
 
     alpha: float
     c: float
     shapes: Mapping[int, RoundShape]
+    acceptance: AcceptanceModel | None = None
 
     def at(self, gamma: int) -> ModelPoint:
         """The model at one gamma.
@@ -138,8 +142,8 @@ class RoundModel:
             return _point(gamma, self._tokens(shape.draft_lengths), shape, "measured")
         above = min((known for known in self.shapes if known > gamma), default=None)
         if above is None:
-            tokens = closed_form.expected_tokens(self.alpha, gamma)
-            speedup = closed_form.speedup(self.alpha, gamma, self.c)
+            tokens = self._full_draft(gamma)
+            speedup = closed_form.extended_speedup(tokens, gamma, self.c)
             return ModelPoint(gamma, tokens, speedup, "extrapolated")
         below = max((known for known in self.shapes if known < gamma), default=0)
         high = self.shapes[above]
@@ -165,12 +169,17 @@ class RoundModel:
         return [self.at(gamma) for gamma in range(max_gamma + 1)]
 
     def _tokens(self, draft_lengths: tuple[float, ...]) -> float:
-        """E[tokens per round]: the closed form averaged over the lengths really drafted."""
+        """E[tokens per round], averaged over the lengths really drafted."""
         return sum(
-            share * closed_form.expected_tokens(self.alpha, length)
-            for length, share in enumerate(draft_lengths)
-            if share
+            share * self._full_draft(length) for length, share in enumerate(draft_lengths) if share
         )
+
+    def _full_draft(self, gamma: int) -> float:
+        """Tokens of a draft of gamma; positions that a model can't tell of give none."""
+        if self.acceptance is None:
+            return closed_form.expected_tokens(self.alpha, gamma)
+        alphas = (self.acceptance.alpha_at(position) for position in range(1, gamma + 1))
+        return by_depth.expected_tokens(alphas)
 
 
 def expected_tokens(form: DraftForm, summary: Mapping[str, Any]) -> float | None:
@@ -194,16 +203,18 @@ def model_of(
     c: float,
     survival: Mapping[int, Sequence[float]],
     shapes: Mapping[int, RoundShape],
+    acceptance: AcceptanceModel | None = None,
 ) -> RoundModel | MeasuredRounds:
-    """The model that fits a form: one alpha for a chain, else what was measured.
+    """The model that fits a form: of acceptance for a chain, else what was measured.
 
     Args:
         alpha: pooled over gammas.
         c: pooled over gammas.
         survival: gamma -> rounds that accepted 1, 2, ... tokens / all rounds.
         shapes: gamma -> what its rounds were like.
+        acceptance: of a chain that one alpha does not describe.
     """
     if form == "chain":
-        return RoundModel(alpha, c, shapes)
+        return RoundModel(alpha, c, shapes, acceptance)
     tokens = {gamma: by_depth.surviving_tokens(survival[gamma]) for gamma in shapes}
     return MeasuredRounds(tokens, shapes)

@@ -5,7 +5,8 @@ Trees and adaptive drafts, which no single alpha describes, have a third one: de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.fit import DIVERGED
@@ -57,6 +58,7 @@ def print_fit(run: RunFit) -> None:
             if group.draft_form != "chain":
                 by_depth += beside_label(label, _by_depth(group), _LABEL_WIDTH)
         print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
+        _print_acceptance(task, groups, names)
         print_table(f"{task}: speedup, predicted and measured", _COMPARED, compared)
         if by_depth:
             print_table(f"{task}: acceptance by depth", _BY_DEPTH, by_depth, last_is_text=True)
@@ -69,6 +71,23 @@ def print_fit(run: RunFit) -> None:
         print("* output DIVERGED from plain decoding: the speedup means nothing")
     if any(group.synthetic for group in run.groups):
         print(SYNTHETIC_NOTE)
+
+
+def _print_acceptance(task: str, groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
+    """Per drafter whether one alpha describes it, equal verdicts of several settings once."""
+    verdicts: dict[tuple[str, str], list[str]] = {}
+    for group in groups:
+        if group.acceptance is not None:
+            found, setting = group.acceptance, group.key.setting
+            text = " ".join((found.sentence, found.spread_sentence)).strip()
+            where = f"T = {setting.temperature:g}, B = {setting.batch_size}"
+            verdicts.setdefault((names[group.key.drafter], text), []).append(where)
+    if verdicts:
+        print(f"{task}: is acceptance i.i.d., the same α at every position?")
+        for (name, text), settings in verdicts.items():
+            said = f"{name}, {'; '.join(settings)}: {text}"
+            print(textwrap.fill(said, 80, initial_indent="  ", subsequent_indent="    "))
+        print()
 
 
 def _fitted(group: GroupFit) -> list[str]:

@@ -35,9 +35,13 @@ def fit(
     in units of T1, the baseline's time per step. Intervals are 95% and cluster by conversation (c
     and speedup at batch sizes above 1: by time block).
 
-    The closed form knows alpha and c only. The extended model also knows v, o and how many tokens
-    were really drafted; what it leaves over is acceptance that is not the same at every position,
-    tokens cut at the end of an output, and noise.
+    Whether one α describes acceptance is tested against an α per position, with a p-value that
+    holds where rounds of one conversation are alike (from 6 conversations on). Where one α is
+    rejected, the model that predicts best a γ left out takes over, and a sentence says which.
+
+    The closed form knows alpha and c only. The extended model also knows v, o, how many tokens were
+    really drafted and, where one α is rejected, how acceptance goes with depth; what it leaves over
+    is tokens cut at the end of an output, and noise.
 
     Trees and gamma=auto have no single alpha, so no closed form. The acceptance at
     each depth is shown, and the tokens that it would give: of a tree 1 + α1 + α1 α2 + ..., as if no

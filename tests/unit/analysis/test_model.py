@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from specbench.analysis.model import MeasuredRounds, RoundModel, RoundShape, model_of
 from specbench.errors import SpecbenchError
 from specbench.theory import closed_form
+from specbench.theory.acceptance import MonotoneHazard, PerPosition
 
 
 def full(gamma: int, draft: float, verify: float = 1.0, other: float = 0.0) -> RoundShape:
@@ -94,6 +95,30 @@ def test_what_has_no_alpha_answers_where_it_was_measured_and_nowhere_else() -> N
     assert [p.speedup for p in model.curve(5)] == pytest.approx([1.0, 2.2 / 2.0])
     assert model.at(4) is None
     assert model.at(7) is None
+
+
+def test_tokens_come_from_the_acceptance_that_fits() -> None:
+    falling = MonotoneHazard((0.8, 0.5, 0.2))
+    model = RoundModel(0.6, 0.1, {2: full(2, 0.2), 4: full(4, 0.4)}, falling)
+    for gamma, source in (
+        (2, "measured"),
+        (3, "interpolated"),
+        (4, "measured"),
+        (6, "extrapolated"),
+    ):
+        point = model.at(gamma)
+        assert (point.tokens_per_round, point.source) == (
+            pytest.approx(falling.expected_tokens(gamma)),
+            source,
+        )
+    assert model.at(6).speedup == pytest.approx(falling.expected_tokens(6) / 1.6)
+
+
+def test_positions_that_nobody_measured_give_no_tokens() -> None:
+    model = RoundModel(0.6, 0.1, {2: full(2, 0.2)}, PerPosition((0.8, 0.5)))
+    assert [point.tokens_per_round for point in model.curve(4)] == pytest.approx(
+        [1.0, 1.8, 2.2, 2.2, 2.2]
+    )
 
 
 def test_only_a_chain_gets_a_model_of_one_alpha() -> None:
