@@ -63,7 +63,10 @@ class TrainingView(Listener):
             self._bar.stop()
 
     def collecting(self, tokens: int, wanted: int) -> None:
-        self._show(f"collecting answers: {tokens:,} of {wanted:,} tokens", tokens / wanted)
+        text = f"collecting answers: {tokens:,} of {wanted:,} tokens"
+        if tokens >= wanted:
+            text = f"{tokens:,} tokens of answers"
+        self._show(text, tokens / wanted)
 
     def training(self, progress: Progress, share: float) -> None:
         if len(progress.checks) > self._checks:
@@ -88,8 +91,10 @@ class TrainingView(Listener):
 
 
 def check_line(progress: Progress) -> str:
-    """Kept-out acceptance by draft step, as of the last check."""
+    """Kept-out acceptance by draft step, as of the last check; four steps fit in 80 columns."""
     check = progress.checks[-1]
-    greedy = " ".join(map(format_rate, check["greedy"]))
-    overlap = " ".join(map(format_rate, check["overlap"]))
-    return f"step {check['step']}: kept-out acceptance greedy {greedy}, overlap at T = 1 {overlap}"
+    greedy, overlap = (
+        " ".join(format_rate(rate).removeprefix("0") for rate in check[what])
+        for what in ("greedy", "overlap")
+    )
+    return f"step {check['step']}, kept out: greedy {greedy}; overlap {overlap}"

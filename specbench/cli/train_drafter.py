@@ -10,6 +10,7 @@ that was interrupted goes on where it was when it is typed again.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -129,8 +130,8 @@ def train_drafter(
         progress = train(order, TerminalProgress(), view)
     print(check_line(progress))
     print(f"written to {out}")
-    print(f"next: specbench run{_option(target)} --drafter {kind}:{out}")
+    print(f"next: specbench run{_option(target)} --drafter {shlex.quote(f'{kind}:{out}')}")
 
 
 def _option(target: str | None) -> str:
-    return f" --target {target}" if target else ""
+    return f" --target {shlex.quote(target)}" if target else ""

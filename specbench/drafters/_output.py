@@ -64,8 +64,9 @@ def _most_frequent(size: int, checkpoint: Checkpoint, target: LanguageModel) -> 
     ranking = checkpoint.ranking()
     if ranking is None:
         raise SpecbenchError(
-            f"vocab={size} needs a ranking of tokens, and {checkpoint.name} has no {RANKING}",
-            f"Leave vocab= out, or write vocab={target.vocab_size}",
+            f"a draft vocabulary of {size} tokens needs their ranking, and {checkpoint.name} has"
+            f" no {RANKING}",
+            f"Write vocab={target.vocab_size} to draft among all",
         )
     ids = ranking.long()
     if ids.dim() != 1 or len(ids.unique()) != len(ids) or not _in_range(ids, target.vocab_size):

@@ -31,6 +31,8 @@ from specbench.errors import SpecbenchError
 
 NodePath = tuple[int, ...]
 
+_MOST_DIGITS = 10
+
 CHANCES = (0.6, 0.12, 0.06, 0.035, 0.025, 0.018, 0.014, 0.011, 0.009, 0.008)
 """How often the best, second best, ... guess is taken to be right: 60% and 84% for the best five,
 as is reported of Medusa's first head. Only the order of the products of these matters."""
@@ -129,7 +131,7 @@ def shape_of(spec: DrafterSpec, gamma: int) -> Shape | None:
         raise SpecbenchError(f"drafter {spec.text!r} at gamma {gamma}: {reason}")
     if re.fullmatch(r"\d+", value):
         return best_shape(gamma, int(value) - 1)
-    return read_shape(Path(value)).cut(gamma)
+    return read_shape(Path(value).expanduser()).cut(gamma)
 
 
 def no_shape(spec: DrafterSpec, gamma: int) -> str | None:
@@ -147,7 +149,7 @@ def no_shape(spec: DrafterSpec, gamma: int) -> str | None:
         return None if room else f"tree={value} has no room for {gamma} levels below the root"
     if not value:
         raise SpecbenchError(f"drafter {spec.text!r}: tree= is empty", "Write tree=N or tree=FILE")
-    shape = read_shape(Path(value))
+    shape = read_shape(Path(value).expanduser())
     refuse_huge(spec, len(shape.paths) + 1)
     levels = shape.levels
     return None if levels >= gamma else f"tree {value} has {levels} levels"
@@ -185,8 +187,8 @@ def draft_shape(
 def _json_paths(file: Path, text: str) -> list[NodePath]:
     try:
         listed = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SpecbenchError(f"tree {file} is not JSON: {error.msg}, line {error.lineno}") from None
+    except (ValueError, RecursionError) as error:
+        raise SpecbenchError(f"tree {file} is not JSON: {error}") from None
     for path in listed:
         good = isinstance(path, list) and all(type(rank) is int and rank >= 0 for rank in path)
         if not good:
@@ -205,7 +207,7 @@ def _line_paths(file: Path, text: str) -> list[NodePath]:
 
 
 def _one_path(file: Path, number: int, ranks: Sequence[str]) -> NodePath:
-    if not all(rank.isdecimal() for rank in ranks):
+    if not all(rank.isdecimal() and len(rank) < _MOST_DIGITS for rank in ranks):
         raise SpecbenchError(
             f"tree {file} line {number}: {' '.join(ranks)!r} is no path",
             "Write ranks from 0 on, for example 0,1",

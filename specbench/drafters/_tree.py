@@ -54,7 +54,7 @@ class TreeSize:
                     f"drafter {spec.text!r}: topk= needs a tree", "Write for example tree=16,topk=4"
                 )
             return None
-        nodes = spec.integer("tree", 2, minimum=2)
+        nodes = spec.integer("tree", 16, minimum=2)
         refuse_huge(spec, nodes)
         return cls(nodes, min(spec.integer("topk", DEFAULT_TOPK), nodes - 1))
 

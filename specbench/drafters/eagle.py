@@ -40,7 +40,7 @@ class EagleDrafter(StateDrafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         check_shipped(spec)
-        spec.integer("vocab", 1)
+        spec.integer("vocab", 8192)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> EagleDrafter:

@@ -66,7 +66,7 @@ class MedusaDrafter(Drafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         check_shipped(spec)
-        spec.integer("vocab", 1)
+        spec.integer("vocab", 8192)
         no_shape(spec, 1)  # reads a file
 
     @classmethod

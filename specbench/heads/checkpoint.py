@@ -130,6 +130,8 @@ def load_eagle3(name: str, target: LanguageModel) -> LoadedHead[Eagle3Head]:
     size = checkpoint.integer("draft_vocab_size") or (
         target.vocab_size if own is None else len(own)
     )
+    if size < 1:
+        raise SpecbenchError(f"{name!r} has a draft vocabulary without a token")
     head = _built(checkpoint, lambda: Eagle3Head(config, size))
     fill(head, checkpoint, tensors, target)
     ids = _draft_ids(checkpoint, target, size, offsets, mapped)
@@ -221,10 +223,12 @@ def _feature_layers(checkpoint: Checkpoint, target: LanguageModel) -> tuple[int,
     if layers is None:
         layers = (2, total // 2, total - 3)
     listed = list(layers) if isinstance(layers, list | tuple) else [layers]
-    fits = len(listed) == NUM_FEATURES and all(
-        isinstance(layer, int) and 0 <= layer <= total for layer in listed
-    )
-    if not fits:
+    if len(listed) != NUM_FEATURES:
+        raise SpecbenchError(
+            f"the config.json of {checkpoint.name!r} names the layers {listed}, and an EAGLE-3"
+            f" head reads the states of {NUM_FEATURES}"
+        )
+    if not all(isinstance(layer, int) and 0 <= layer <= total for layer in listed):
         raise SpecbenchError(
             f"{checkpoint.name!r} reads the states entering layers {listed}, and target"
             f" {target.name} has {total} layers",

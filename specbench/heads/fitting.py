@@ -24,7 +24,8 @@ def fill(
         tensors: must be the head's own, by name and shape.
 
     Raises:
-        SpecbenchError: naming the first tensor that is missing, too much or of another shape.
+        SpecbenchError: naming the first tensor that is missing, too much, of another shape or not
+            finite.
     """
     tensors = {k: v for k, v in tensors.items() if not k.endswith("rotary_emb.inv_freq")}
     expected = {name: tuple(weight.shape) for name, weight in head.state_dict().items()}
@@ -45,6 +46,12 @@ def fill(
                 f"tensor {name!r} of {checkpoint.name!r} is {list(tensors[name].shape)}; its"
                 f" config.json and target {target.name} make it {list(shape)}",
                 made_for(checkpoint),
+            )
+    for name in expected:
+        if not torch.isfinite(tensors[name]).all():
+            raise SpecbenchError(
+                f"tensor {name!r} of {checkpoint.name!r} holds values that are no numbers",
+                "Was its training broken off by an overflow?",
             )
     # by assignment, so that the rotary frequencies stay float32
     moved = {name: tensors[name].to(target.device, target.dtype) for name in expected}

@@ -90,7 +90,7 @@ def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
         reasons = "; ".join(dict.fromkeys(entry["reason"] for entry in dropped))
         raise SpecbenchError(
             f"no cell can be measured: {reasons}",
-            "Change --drafter, --temperature, --batch-size or --prompts",
+            "Change --drafter, --gamma, --temperature, --batch-size or --prompts",
         )
     return Plan(cells, dropped)
 

@@ -113,7 +113,9 @@ class RequestMaker:
             longer = Limits(limits.max_new_tokens + ahead, limits.stop_tokens)
             task = missing[0].labels["task"]
             prompts = "1 prompt" if len(missing) == 1 else f"{len(missing)} prompts"
-            self.report.message(f"{task}: recording greedy outputs of {prompts} first")
+            turn = missing[0].labels["turn"]
+            of_turn = f", turn {turn + 1}," if turn else ""
+            self.report.message(f"{task}: recording greedy outputs of {prompts}{of_turn} first")
             outputs = self.backend.greedy_outputs(missing, longer)
             recorded.update(zip((r.prompt_id for r in missing), outputs, strict=True))
 

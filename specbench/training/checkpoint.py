@@ -30,7 +30,7 @@ class Origin:
     Attributes:
         target: name, source and hash of the target.
         corpus: number of samples, of answer tokens, of samples kept out, of those measured on.
-        budget: minutes, steps, seed.
+        budget: the fields of the training's Budget.
         licence: of the target, and so of the weights; None where it is not known.
         start: the checkpoint that the training began from; None if it began anew.
     """
@@ -128,10 +128,9 @@ Proposes tokens for speculative decoding with this target; trained with `specben
   `{origin.target.get("sha256")}`
 - Data: {corpus["samples"]} of the target's own answers, greedy and sampled, with
   {corpus["tokens"]:,} tokens; {corpus["kept_out"]} answers kept out of training
-- Training: {facts["steps"]} steps in {facts["seconds"] / 60:.0f} minutes, seed {facts["seed"]}
+- Training: {facts["steps"]} steps in {_minutes(facts["seconds"])} minutes, seed {facts["seed"]}
 - Begun: {begun}
-- Size: {facts["parameters"] / 1e6:.2f} million parameters, draft vocabulary of
-  {len(trainee.columns):,} tokens
+- Size: {facts["parameters"]:,} parameters, draft vocabulary of {len(trainee.columns):,} tokens
 - Licence: {origin.licence or "that of the target"}
 
 Chance that a token is accepted on kept-out prompts, by draft step, given that the steps before it
@@ -142,6 +141,10 @@ were: greedy, and the overlap of the two distributions at temperature 1. Measure
 |---|---|---|---|---|
 {rows}
 """
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f}" if seconds >= 600 else f"{seconds / 60:.1f}"
 
 
 def format_rate(rate: float | None) -> str:

@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 import random
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +61,8 @@ class Corpus:
 
     Args:
         folder: made if missing.
-        about: what the corpus depends on (target, layers, seed); a folder that was made for
-            something else is refused.
+        about: what the corpus depends on: target, layers, the weights' hash; a folder that was
+            made for something else is refused.
 
     Raises:
         SpecbenchError: the folder belongs to another target or cannot be used.
@@ -117,13 +118,15 @@ class Corpus:
         finally:
             partial.unlink(missing_ok=True)
 
-    def samples(self, layers: Sequence[int] = (), paths: Sequence[Path] = ()) -> Iterator[Sample]:
+    def samples(
+        self, layers: Sequence[int] = (), paths: Sequence[Path] | None = None
+    ) -> Iterator[Sample]:
         """All samples of the given shards (default: all), with the states of ``layers``.
 
         Raises:
             SpecbenchError: a shard is damaged, or lacks a layer.
         """
-        for path in paths or self.shards():
+        for path in self.shards() if paths is None else paths:
             try:
                 yield from _read(path, layers)
             except (OSError, SafetensorError, ValueError) as error:
@@ -174,7 +177,7 @@ def read_outputs(file: Path) -> list[Sample]:
                     samples.append(Sample([*prompt, *output], len(prompt), temperature))
     except KeyError as error:
         raise SpecbenchError(f"{where} has no {error}") from error
-    except (OSError, EOFError, ValueError, TypeError) as error:
+    except (OSError, EOFError, ValueError, TypeError, zlib.error, RecursionError) as error:
         where = where.removesuffix(",")
         raise SpecbenchError(f"cannot read the outputs in {where}: {error}") from error
     if not samples:

@@ -73,6 +73,7 @@ class DraftModelTrainee(Trainee):
 
     def start_from(self, name: str) -> None:
         loaded = load_causal_lm(name, dtype="float32", device=str(self.device))
+        # a copy, because a LanguageModel may change how its model computes
         drafter = LanguageModel(copy.deepcopy(loaded.model), loaded.tokenizer, name)
         require_same_vocabulary(self.target, drafter)
         require_plain_head(drafter, "draft model")

@@ -132,7 +132,7 @@ def adopt(
                 "They are another target's",
             )
     adopted = [path for path in corpus.shards() if path.name.startswith("shard-outputs-")]
-    held = {_key(sample) for sample in corpus.samples(paths=adopted)} if adopted else set()
+    held = {_key(sample) for sample in corpus.samples(paths=adopted)}
     cut = [_cut(sample, target.context_limit) for sample in samples]
     wanted = [s for s in cut if s.answer and _key(s) not in held]
     total = sum(len(s.answer) for s in cut) - sum(len(s.answer) for s in wanted)

@@ -24,7 +24,7 @@ class MedusaTrainee(Trainee):
 
     def __init__(self, target: LanguageModel, ids: Tensor) -> None:
         super().__init__(target, ids)
-        self.module = MedusaHeads(target.config.hidden_size, self.num_steps).to(self.device)
+        self.module = MedusaHeads(self.head.shape[1], self.num_steps).to(self.device)
 
     def start_from(self, name: str) -> None:
         heads = load_medusa(name, self.target).head

@@ -61,7 +61,7 @@ class PromptGrammar:
             if not usable or not all(isinstance(text, str) for text in alternatives):
                 raise SpecbenchError(f"{file}: {name!r} is not a list of texts")
         if "prompt" not in rules:
-            raise SpecbenchError(f"{file} has no {'prompt'!r} to start from")
+            raise SpecbenchError(f"{file} has no 'prompt' to start from")
         return cls(rules)
 
     def draw(self, rng: random.Random, passages: Sequence[str] = ()) -> TrainingPrompt:

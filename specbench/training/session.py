@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -86,7 +87,17 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
         SpecbenchError: the target cannot be had, the folders belong to something else or cannot be
             written, or the corpus is too small.
     """
-    _claim(order.out)
+    made = _claim(order.out)
+    try:
+        return _train(order, loading, listener)
+    except SpecbenchError:
+        if made:
+            with contextlib.suppress(OSError):
+                order.out.rmdir()  # only if it is empty: nothing was begun
+        raise
+
+
+def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
     grammar = PromptGrammar.read(order.prompts)
     outputs = read_outputs(order.outputs) if order.outputs is not None else []
     device = resolve(order.device)
@@ -96,6 +107,8 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
     )  # fmt: skip
     target = LanguageModel(loaded.model, loaded.tokenizer, loaded.source.name)
     require_plain_head(target)
+    if order.start is not None:  # what is wrong with it is said before answers are collected
+        KINDS[order.kind](target, torch.arange(1)).start_from(order.start)
     identity = {key: loaded.provenance.get(key) for key in ("served_from", "sha256")}
     corpus = collect(order, target, grammar, outputs, identity["sha256"], listener)
     counts = corpus.token_counts(target.vocab_size)
@@ -107,7 +120,7 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
     split = Split.of(corpus, trainee.layers(), min(LONGEST_SAMPLE, target.context_limit))
     listener.message(
         f"{len(split.training)} answers to learn from, {len(split.kept_out)} kept out; "
-        f"{sum(p.numel() for p in trainee.module.parameters()) / 1e6:.1f} million parameters"
+        f"{sum(p.numel() for p in trainee.module.parameters()):,} parameters"
     )
     progress = train(trainee, split, order.out, order.budget, listener.training, order.start)
     origin = Origin(
@@ -162,11 +175,13 @@ def collect(
     return corpus
 
 
-def _claim(folder: Path) -> None:
-    """Make the folder of the checkpoint."""
+def _claim(folder: Path) -> bool:
+    """Make the folder of the checkpoint; returns whether it was not there before."""
     if (folder / MARK).exists():
         raise SpecbenchError(f"{folder} holds a checkpoint already", "Give another --out")
     try:
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecbenchError(f"cannot make the folder {folder}: {error.strerror}") from error
+    return made

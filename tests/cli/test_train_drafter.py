@@ -218,7 +218,7 @@ def test_bad_input_costs_one_line(
     assert len(lines) == 1, result.err
     assert lines[0].startswith("error: ")
     assert message in lines[0]
-    assert not (home / "refused" / "config.json").exists()
+    assert not (home / "refused").exists()
 
 
 def test_the_view_says_a_line_a_minute_and_each_check():
@@ -232,5 +232,5 @@ def test_the_view_says_a_line_a_minute_and_each_check():
     assert stream.getvalue().splitlines() == [
         "collecting answers: 1,000 of 3,000 tokens",
         "collecting answers: 2,500 of 3,000 tokens",
-        "step 4: kept-out acceptance greedy 0.500 -, overlap at T = 1 0.250 0.125",
+        "step 4, kept out: greedy .500 -; overlap .250 .125",
     ]

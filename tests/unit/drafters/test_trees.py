@@ -242,6 +242,8 @@ def test_forms_from_files(tmp_path):
         ("[[0], [-1]]", "[-1] is no path"),
         ("[[0], [true]]", "[true] is no path"),
         ("[[0]", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("9" * 5000, "is no path"),
         ("0\nzero", "line 2: 'zero' is no path"),
         ("\n", "has no paths"),
         ("[]", "has no paths"),

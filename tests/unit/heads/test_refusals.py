@@ -330,3 +330,60 @@ def test_a_norm_flag_that_is_a_text_is_refused(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "norm_before_residual": "false"}))
     assert "norm_before_residual is 'false'" in refusal(f"eagle3:{folder}")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("medusa", "0.0.linear.bias"), ("eagle", "fc.weight"), ("eagle3", "lm_head.weight")],
+)
+def test_values_that_are_no_numbers_are_refused(tmp_path, kind: str, name: str, value: float):
+    def spoil(tensors: dict) -> None:
+        tensors[name] = tensors[name].clone()
+        tensors[name].view(-1)[3] = value
+
+    answer = refusal(changed(tmp_path, kind, spoil))
+    assert f"tensor {name!r} of " in answer
+    assert "holds values that are no numbers" in answer
+
+
+def test_damaged_pickles_are_refused_whatever_unpickling_raises(tmp_path):
+    spec = changed(tmp_path, "eagle", lambda tensors: None)
+    (tmp_path / "model.safetensors").unlink()
+    file = tmp_path / "pytorch_model.bin"
+    torch.save({"fc.weight": torch.zeros(4)}, file)
+    whole = file.read_bytes()
+    for legacy in (False, True):
+        torch.save({"fc.weight": torch.zeros(4)}, file, _use_new_zipfile_serialization=not legacy)
+        whole = file.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 60)):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x15]) + whole[place + 1 :])
+            refusal(spec)
+    for content in (b"abc" * 100, pickle.dumps({3: 4}), b""):
+        file.write_bytes(content)
+        assert "pytorch_model.bin" in refusal(spec)
+    torch.save({3: torch.zeros(4)}, file)
+    assert "is no table of tensors" in refusal(spec)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '{"weight_map": {"a": ["x"]}}', '{"weight_map": {"a": 3}}']
+)
+def test_a_shard_index_that_is_none_is_refused(tmp_path, content: str):
+    spec = changed(tmp_path, "eagle", lambda tensors: None)
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    assert "model.safetensors.index.json of " in refusal(spec)
+
+
+def test_a_config_nested_too_deeply_is_refused(tmp_path):
+    spec = changed(tmp_path, "eagle", lambda tensors: None)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    assert "can't be read" in refusal(spec)
+
+
+def test_an_eagle3_head_without_a_token_is_refused(tmp_path):
+    def empty(tensors: dict) -> None:
+        tensors["lm_head.weight"] = tensors["lm_head.weight"][:0]
+        tensors["d2t"] = tensors["d2t"][:0]
+
+    assert "has a draft vocabulary without a token" in refusal(changed(tmp_path, "eagle3", empty))
