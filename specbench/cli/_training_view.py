@@ -65,7 +65,7 @@ class TrainingView(Listener):
     def collecting(self, tokens: int, wanted: int) -> None:
         text = f"collecting answers: {tokens:,} of {wanted:,} tokens"
         if tokens >= wanted:
-            text = f"{tokens:,} tokens of answers"
+            text = f"collecting answers: {tokens:,} tokens, enough"
         self._show(text, tokens / wanted)
 
     def training(self, progress: Progress, share: float) -> None:

@@ -66,7 +66,7 @@ def check(text: str) -> None:
         ("model:", ["'model:'", "NAME"]),
         ("model:A,quick=1", ["'quick'", "gamma, topk, tree"]),
         ("model:A,tree=9999999", ["9999999", "beyond 1024"]),
-        ("model:A,tree=0", ["tree=0", "Write for example model:A,tree=2"]),
+        ("model:A,tree=0", ["tree=0", "Write for example model:A,tree=16"]),
         ("model:A,gamma=auto,c=nan", ["c=nan", "model:A,gamma=auto,c=0.1"]),
         ("model:A,gamma=4", ["gamma=4", "auto"]),
         ("model:A,c=0.1", ["c=", "gamma=auto"]),

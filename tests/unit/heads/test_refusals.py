@@ -123,7 +123,7 @@ def test_tensors_that_do_not_fit(tmp_path, kind, change, words):
         ("eagle", {"bias": False}, ["'fc.bias'", "no place"]),
         ("eagle", {"intermediate_size": 41}, ["mlp.gate_proj", "[40, 32]", "[41, 32]"]),
         ("eagle3", {"draft_vocab_size": 30}, ["'lm_head.weight'", "[20, 32]", "[30, 32]"]),
-        ("eagle3", {"eagle_aux_hidden_state_layer_ids": [0, 1]}, ["[0, 1]", "2 layers"]),
+        ("eagle3", {"eagle_aux_hidden_state_layer_ids": [0, 1]}, ["[0, 1]", "states of 3"]),
         ("eagle3", {"eagle_aux_hidden_state_layer_ids": [0, 1, 3]}, ["[0, 1, 3]", "2 layers"]),
         ("eagle3", {"eagle_aux_hidden_state_layer_ids": None}, ["[2, 1, -1]", "2 layers"]),
     ],
@@ -186,7 +186,7 @@ def test_what_only_informs_may_have_any_form(tmp_path, informs):
 @pytest.mark.parametrize("layers", [5, "012", {"0": 1}, [0, 1]])
 def test_layers_that_are_no_three_numbers(tmp_path, layers):
     folder = published.write_eagle3(tmp_path, target(), eagle_aux_hidden_state_layer_ids=layers)
-    assert "reads the states entering layers" in refusal(f"eagle3:{folder}")
+    assert "reads the states of 3" in refusal(f"eagle3:{folder}")
 
 
 @pytest.mark.parametrize("kind", ["medusa", "eagle", "eagle3"])
@@ -266,7 +266,7 @@ def test_specs_are_refused_before_anything_is_read(spec, words):
 def test_vocabularies_that_cannot_be_cut(tmp_path):
     folder = published.write_eagle(tmp_path / "none", target())
     answer = refusal(f"eagle:{folder},vocab=9")
-    assert "vocab=9" in answer
+    assert "vocabulary of 9 tokens" in answer
     assert "token_ranking.safetensors" in answer
     published.write_ranking(folder, range(20))
     answer = refusal(f"eagle:{folder},vocab=21")
@@ -276,7 +276,7 @@ def test_vocabularies_that_cannot_be_cut(tmp_path):
         published.write_ranking(folder, bad)
         assert "below 61" in refusal(f"eagle:{folder},vocab=2")
     own = published.write_medusa(tmp_path / "own", target(), draft_vocab_size=9)
-    assert "vocab=9" in refusal(f"medusa:{own}")
+    assert "vocabulary of 9 tokens" in refusal(f"medusa:{own}")
 
 
 def test_no_head_comes_with_other_targets(tmp_path, monkeypatch):
