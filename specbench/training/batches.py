@@ -25,7 +25,7 @@ class Batch:
         tokens: [B, S] ids.
         states: layer to [B, S - 1, H] float32: the target's states of all tokens but the last.
         is_asked: [B, S] which tokens a drafter has to guess: those of the answer but its first,
-            which the target draws from the prompt alone; in training those of the prompt too.
+            which the target draws from the prompt alone; in training some of the prompt too.
         temperatures: [B].
     """
 
@@ -90,7 +90,8 @@ def training_batches(
     """Batches without end, of sequences of similar length, in an order drawn from the seed.
 
     Prompts are learned from like answers: what the target would say is known at every token, and
-    the more of it a drafter has seen, the less it learns its answers by heart.
+    the more of it a drafter has seen, the less it learns its answers by heart. But only as many of
+    a prompt's last tokens as its answer has: a long prompt must not outweigh what is to be drafted.
 
     Args:
         samples: to learn from.
@@ -112,7 +113,8 @@ def training_batches(
 
 
 def padded(samples: Sequence[Sample], *, ask_prompts: bool = False) -> Batch:
-    """One batch of the given samples; ``ask_prompts``: their prompts are to be guessed as well."""
+    """One batch of the given samples; ``ask_prompts``: the ends of their prompts, as long as their
+    answers, are to be guessed as well."""
     width = max(len(sample.tokens) for sample in samples)
     tokens = torch.zeros(len(samples), width, dtype=torch.long)
     is_asked = torch.zeros(len(samples), width, dtype=torch.bool)
@@ -124,7 +126,10 @@ def padded(samples: Sequence[Sample], *, ask_prompts: bool = False) -> Batch:
     for row, sample in enumerate(samples):
         length = len(sample.tokens)
         tokens[row, :length] = torch.tensor(sample.tokens)
-        is_asked[row, 1 if ask_prompts else sample.prompt_length + 1 : length] = True
+        begin = sample.prompt_length + 1
+        if ask_prompts:
+            begin = max(1, begin - len(sample.answer))
+        is_asked[row, begin:length] = True
         for layer, tensor in sample.states.items():
             states[layer][row, : length - 1] = tensor.float()
     temperatures = torch.tensor([sample.temperature for sample in samples])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,19 @@ import pytest
 from specbench.cli._training_view import TrainingView, check_line
 from specbench.cli.main import main
 from specbench.training import session
+from specbench.training.prompts import PROMPTS_FILE
 from specbench.training.state import Progress
 from tests.cli.conftest import Result
 from tests.tiny_target import write_prompts, write_target
 
-STEPS = {"eagle": 30, "eagle3": 30, "medusa": 200, "model": 25}
-SIZES = "--corpus answers --tokens 2500 --max-new-tokens 16 --vocab 100 --threads 1 --device cpu"
+STEPS = {"eagle": 30, "eagle3": 30, "medusa": 120, "model": 25}
+SIZES = (
+    "--corpus answers --prompts mine.toml --tokens 2500 --max-new-tokens 16 --vocab 100 --threads 1"
+    " --device cpu"
+)
+# the built-in grammar from a start of its own: what is learned here does not hang on its weights
+START = 5 * ["{chat}"] + 3 * ["{code}"] + 3 * ["{translation}"] + 3 * ["{summarization}"]
+START += ["{extraction}", "{lookup}", "{story}", "{source}", "{source}"]
 
 
 def options(kind: str, out: str, *more: str) -> list[str]:
@@ -41,6 +49,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     write_target(folder / "tiny", chat=True)
     write_prompts(folder / "mine.jsonl")
+    rules = PROMPTS_FILE.read_text(encoding="utf-8")
+    start = f"prompt = {json.dumps(START)}\n"
+    own = re.sub(r"(?ms)^prompt = \[.*?^\]\n", lambda _: start, rules, count=1)
+    (folder / "mine.toml").write_text(own, encoding="utf-8")
     return folder
 
 
@@ -91,11 +103,9 @@ def test_training_improves_acceptance_on_kept_out_prompts(
 ):
     first, last = facts(home / kind)["checks"]
     assert last["step"] == STEPS[kind]
-    gains = [a - b for b, a in zip(first["overlap"], last["overlap"], strict=True)]
-    assert gains[0] > 0.005
-    assert min(gains) > -0.01
-    # the tiny target repeats itself, so that even untrained heads guess most of its greedy answers
-    assert sum(last["greedy"]) >= sum(rate or 0.0 for rate in first["greedy"]) - 0.15
+    for before, after in zip(first["overlap"], last["overlap"], strict=True):
+        assert after > before + 0.005
+    assert sum(last["greedy"]) >= sum(rate or 0.0 for rate in first["greedy"]) - 0.05
     assert trained[kind].out.splitlines()[0] == check_line(Progress(checks=[last]))
 
 

@@ -231,12 +231,15 @@ def test_an_epoch_has_every_sample_once():
     assert sorted(seen) == sorted(tuple(sample.tokens) for sample in samples)
 
 
-def test_prompts_are_learned_from_but_never_counted_in_a_check():
-    (sample,) = plain.answers(1)
-    answer = list(range(sample.prompt_length + 1, len(sample.tokens)))
+@pytest.mark.parametrize(("prompt_length", "first"), [(3, 1), (20, 13)])
+def test_prompts_are_learned_from_but_never_counted_in_a_check(prompt_length: int, first: int):
+    """At most as many tokens of a prompt as its answer has, which are eight."""
+    length = prompt_length + 8
+    sample = Sample(list(range(length)), prompt_length, 0.0, {1: torch.zeros(length - 1, 4)})
     asked = next(training_batches([sample], 60, 0)).is_asked[0]
-    assert asked.nonzero()[:, 0].tolist() == list(range(1, len(sample.tokens)))
-    assert padded([sample]).is_asked[0].nonzero()[:, 0].tolist() == answer
+    assert asked.nonzero()[:, 0].tolist() == list(range(first, length))
+    checked = padded([sample]).is_asked[0]
+    assert checked.nonzero()[:, 0].tolist() == list(range(prompt_length + 1, length))
 
 
 def test_a_prompt_is_on_one_side_only_and_its_answers_are_cut(tmp_path: Path):
