@@ -300,6 +300,8 @@ def _facts(run: Run) -> dict[str, str | None]:
         "seed": manifest.seed,
         "commit": (manifest.git or {}).get("commit"),
     }
+    weights = {"target": manifest.target, **manifest.drafters}
+    facts |= {f"sha256 of {name}": found.get("sha256") for name, found in weights.items()}
     facts |= {f"version of {name}": version for name, version in manifest.packages.items()}
     return {name: None if value is None else str(value) for name, value in facts.items()}
 
