@@ -10,6 +10,7 @@ from safetensors import safe_open
 
 from specbench import registry
 from specbench.drafters._shipped import SHIPPED
+from specbench.drafters.base import Host, build_drafter
 from specbench.models.target import LanguageModel
 from specbench.sweep.config import DEFAULT_SWEEP, build
 from specbench.sweep.grid import plan
@@ -67,6 +68,16 @@ def test_heads_load_and_draft_without_being_named(kind: str, look_alike: Languag
     cell = tiny.run_cell(look_alike, kind, batch, gamma=2, max_new_tokens=4)
     assert cell.outputs == expected
     assert max(cell.rounds["num_drafted"]) == 2
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"model"}))
+def test_the_record_names_them_and_not_where_they_lie(kind: str, look_alike: LanguageModel):
+    host = Host(look_alike, lambda name: pytest.fail(f"loaded {name}"))
+    unnamed, named = (build_drafter(spec, host) for spec in (kind, f"{kind}:{SHIPPED / kind}"))
+    assert unnamed.weights["served_from"] == f"specbench: smollm2-135m-instruct/{kind}"
+    assert named.weights["served_from"] == f"folder:{SHIPPED / kind}"
+    assert str(SHIPPED) not in str(unnamed.weights)
+    assert unnamed.weights["sha256"] == named.weights["sha256"]
 
 
 def test_the_draft_model_is_an_ordinary_folder():

@@ -6,7 +6,9 @@ without an argument means the one of its kind.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
@@ -50,6 +52,14 @@ def drafter_name(spec: DrafterSpec, target: LanguageModel) -> str:
             f"Write {spec.kind}:PATH with one for that target",
         )
     return str(shipped(spec.kind))
+
+
+def weights_of(spec: DrafterSpec, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest says about a SPEC's weights: shipped ones by name, wherever they lie."""
+    if spec.argument is not None:
+        return dict(provenance)
+    served_from = f"specbench: {SHIPPED.name}/{spec.kind}"
+    return {**provenance, "name": spec.kind, "served_from": served_from}
 
 
 def shipped(kind: str) -> Path:

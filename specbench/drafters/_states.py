@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._shipped import weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Session
@@ -47,7 +48,7 @@ class StateDrafter(StepwiseDrafter):
         weight_bytes: int,
     ) -> None:
         super().__init__(spec, weight_bytes / target.weight_bytes)
-        self.weights = loaded.checkpoint.provenance
+        self.weights = weights_of(spec, loaded.checkpoint.provenance)
         self.weight_bytes = weight_bytes
         self.head = loaded.head
         self.embedding = loaded.embedding

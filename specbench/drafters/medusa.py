@@ -18,7 +18,7 @@ from torch import Tensor
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._output import Output, make_output, num_bytes
 from specbench.drafters._shapes import draft_shape, no_shape, shape_of
-from specbench.drafters._shipped import check_shipped, drafter_name, shipped
+from specbench.drafters._shipped import check_shipped, drafter_name, shipped, weights_of
 from specbench.drafters._tree import CHAIN
 from specbench.drafters.base import Draft, Drafter, Host, Session
 from specbench.drafters.spec import DrafterSpec
@@ -57,7 +57,7 @@ class MedusaDrafter(Drafter):
         self.device = target.device
         own = sum(num_bytes(layer) for layer in self.heads.lm_heads)
         self.weight_bytes = num_bytes(self.heads) - own + output.weight_bytes
-        self.weights = loaded.checkpoint.provenance
+        self.weights = weights_of(spec, loaded.checkpoint.provenance)
         self.needs_hidden_layers = loaded.layers
         (self._layer,) = loaded.layers
         self._notes = list(loaded.notes)

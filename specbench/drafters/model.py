@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
-from specbench.drafters._shipped import check_shipped, drafter_name
+from specbench.drafters._shipped import check_shipped, drafter_name, weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Host, Session
@@ -34,7 +34,7 @@ class ModelDrafter(StepwiseDrafter):
         require_same_vocabulary(target, model)
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
-        self.weights = model.provenance
+        self.weights = weights_of(spec, model.provenance)
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
