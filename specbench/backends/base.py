@@ -21,7 +21,9 @@ from typing import Any
 
 from specbench import registry
 from specbench.engine.request import Generation, Limits, Request
+from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
+from specbench.records.traces import TracedText
 from specbench.weights.progress import Progress
 
 
@@ -129,8 +131,8 @@ class Backend(ABC):
     @abstractmethod
     def cost(self, cell: Cell) -> dict[str, float | None]:
         """Bytes that forwards move: ``weight_bytes``, ``kv_bytes_per_token``,
-        ``drafter_weight_bytes`` per step; None where unknown. ``drafter_one_step``: a whole draft
-        takes one step."""
+        ``drafter_weight_bytes`` per step; ``drafter_kv_bytes_per_token`` of a cache of its own.
+        None where unknown. ``drafter_one_step``: a whole draft takes one step."""
 
     @abstractmethod
     def draft_sampling(self, cell: Cell) -> str | None:
@@ -140,6 +142,23 @@ class Backend(ABC):
     def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
         """Measure whether rounding explains a divergence; None where the engine can't tell."""
         return None
+
+    def trace(
+        self, cells: Sequence[Cell], requests: Sequence[Request], outputs: Sequence[Sequence[int]]
+    ) -> TracedText:
+        """What each drafter would have proposed at every position of outputs that are there.
+
+        Args:
+            cells: checked; of one task, temperature and seed, each with its longest draft.
+            requests: the prompts.
+            outputs: what plain decoding answered to each.
+
+        Returns:
+            the drafters' columns by cell id.
+        """
+        raise SpecbenchError(
+            "this engine can't trace drafters on a text", "Trace them with the native backend"
+        )
 
     def close(self) -> None:
         """Free the engine."""

@@ -15,12 +15,14 @@ from specbench.engine.loop import Decoder, decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
+from specbench.engine.teacher import trace_texts
 from specbench.measure.clock import clock_for
 from specbench.models.few_rows import use_fast_order
 from specbench.models.rows import Rows
 from specbench.models.support import unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
 from specbench.records.schema import Cell
+from specbench.records.traces import TracedText
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.progress import Progress
@@ -89,6 +91,7 @@ class NativeBackend(Backend):
 
     def cost(self, cell: Cell) -> dict[str, float | None]:
         drafter = self._drafters.get(cell.drafter)
+        own = drafter.cache if drafter else None
         prefill = next(iter(self._prefills.values()), None)
         per_token = None
         if prefill is not None:
@@ -97,6 +100,7 @@ class NativeBackend(Backend):
             "weight_bytes": self.target.weight_bytes,
             "kv_bytes_per_token": per_token,
             "drafter_weight_bytes": drafter.weight_bytes if drafter else 0,
+            "drafter_kv_bytes_per_token": own.bytes_per_token if own is not None else 0,
             "drafter_one_step": drafter.one_step if drafter else False,
         }
 
@@ -112,6 +116,18 @@ class NativeBackend(Backend):
         drafter = self._drafters.get(cell.drafter)
         num_verified = 1 + (drafter.most_drafted(cell.gamma) if drafter else cell.gamma)
         return self._ties.measure(divergence, num_verified, cell.batch_size)
+
+    def trace(
+        self, cells: Sequence[Cell], requests: Sequence[Request], outputs: Sequence[Sequence[int]]
+    ) -> TracedText:
+        cell, gamma = cells[0], max(cell.gamma for cell in cells)
+        whole = zip(requests, outputs, strict=True)
+        longest = max(len(request.token_ids) + len(output) for request, output in whole)
+        session = self._session(
+            _sampling(cell), 1, gamma, longest + gamma, seed=cell.seed, repeat=cell.repeat
+        )
+        drafters = {cell.cell_id: (self._drafters[cell.drafter], cell.gamma) for cell in cells}
+        return trace_texts(self.target, drafters, requests, outputs, session, self._clock)
 
     def close(self) -> None:
         del self.target, self._drafters, self._prefills
@@ -132,7 +148,7 @@ class NativeBackend(Backend):
         return LanguageModel(loaded.model, loaded.tokenizer, source.name, source.provenance)
 
     def _decoder(self, cell: Cell, longest: int) -> Decoder:
-        sampling = SamplingParams(cell.temperature, cell.top_k, cell.top_p)
+        sampling = _sampling(cell)
         drafter = self._drafters.get(cell.drafter)
         drafted = drafter.most_drafted(cell.gamma) if drafter else 0
         session = self._session(
@@ -182,6 +198,10 @@ def _unused_settings(model: torch.nn.Module) -> list[str]:
         f"the generation config asks for {setting}, which baseline and speculation both leave out"
         for setting in settings
     ]
+
+
+def _sampling(cell: Cell) -> SamplingParams:
+    return SamplingParams(cell.temperature, cell.top_k, cell.top_p)
 
 
 def _longest(requests: Sequence[Request]) -> int:

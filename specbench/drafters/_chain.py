@@ -45,7 +45,7 @@ def draft_chain(
         else:
             q = warp(logits, sampling)
             drawn = sample(q, uniforms[:, index])
-            probs.append(_widen(q, vocab_size, ids))
+            probs.append(widen(q, vocab_size, ids))
         tokens.append(drawn if ids is None else ids[drawn])
         if stop is not None and not stop.go_on(_confidence(logits, drawn, sampling)):
             break
@@ -53,7 +53,7 @@ def draft_chain(
     return Draft(torch.stack(tokens, 1), lengths, torch.stack(probs, 1) if probs else None)
 
 
-def _widen(q: Tensor, vocab_size: int, ids: Tensor | None) -> Tensor:
+def widen(q: Tensor, vocab_size: int, ids: Tensor | None) -> Tensor:
     """q [B, V_drafter] over the target's ids, [B, V]; 0 on those that the drafter lacks."""
     if ids is None:
         return torch.nn.functional.pad(q, (0, vocab_size - q.shape[-1]))

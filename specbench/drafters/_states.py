@@ -11,21 +11,23 @@ beyond lies behind its last slot, unseen until it is overwritten.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._guess import guess
 from specbench.drafters._shipped import weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
-from specbench.drafters.base import Draft, Session
+from specbench.drafters.base import Draft, Guess, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead
 from specbench.models.cache import RowCache
 from specbench.models.target import LanguageModel
 from specbench.models.tree import Tree
+from specbench.sampling.warp import SamplingParams
 
 
 class StateDrafter(StepwiseDrafter):
@@ -38,6 +40,8 @@ class StateDrafter(StepwiseDrafter):
         spec: says which tree, if any, or when a chain ends.
         weight_bytes: that a draft step reads.
     """
+
+    cache: RowCache
 
     def __init__(
         self,
@@ -109,6 +113,28 @@ class StateDrafter(StepwiseDrafter):
 
     def notes(self) -> list[str]:
         return [*self._notes, *super().notes()]
+
+    def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
+        """One row per draft: each has the text's pairs, then its own outputs for states."""
+        count, num_known = text.num_drafts, text.first + text.num_drafts - 2
+        tokens = torch.tensor([text.tokens], device=self.device)
+        known = RowCache(1, num_known)
+        features = self._features(text.hidden)[None, :num_known]
+        read = self._read(tokens[:, 1 : num_known + 1], self._enter(features), [0], known)
+        outputs = read[0, num_known - count :, None]  # [S, 1, H] of the last pair of each draft
+        yield self._guess(outputs, sampling)
+        cache, snapshot = RowCache(count, num_known + gamma - 1), known.snapshot(0, num_known)
+        for row in range(count):
+            cache.restore(row, snapshot)
+        for step in range(1, gamma):
+            begin = text.first + step - 1  # in draft 0, of the token that was drafted last
+            previous = tokens[0, begin : begin + count, None]
+            starts = range(begin - 1, begin - 1 + count)
+            outputs = self._read(previous, outputs, list(starts), cache)
+            yield self._guess(outputs, sampling)
+
+    def _guess(self, outputs: Tensor, sampling: SamplingParams) -> Guess:
+        return guess(self._logits(outputs)[:, 0], sampling, self.vocab_size, self.ids)
 
     def _step(self, previous: Tensor | None, index: int) -> Tensor:
         """Read the tokens [B, 1] drafted last; returns the logits [B, V_draft] of the next."""

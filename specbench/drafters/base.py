@@ -14,7 +14,7 @@ enters a slot. A new kind is one file in this folder whose module sets ``DRAFTER
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -56,6 +56,46 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Text:
+    """A prompt and what follows it, as the target reads it: what a drafter is traced on.
+
+    Draft s of ``num_drafts`` begins where ``tokens[: first + s]`` are committed, and its token
+    j = 1, 2, ... is held against ``tokens[first + s + j - 1]``.
+
+    Attributes:
+        tokens: long enough for all drafts.
+        first: the prompt's tokens and the one that prefill gives.
+        hidden: per layer of ``needs_hidden_layers`` the target's states [T, H] of the tokens, the
+            last one's not among them.
+    """
+
+    tokens: list[int]
+    first: int
+    num_drafts: int
+    hidden: dict[int, Tensor]
+
+    def stretches(self, longest: int) -> Iterator[Text]:
+        """The same text with at most so many of its drafts at a time, in order."""
+        for start in range(0, self.num_drafts, longest):
+            count = min(longest, self.num_drafts - start)
+            yield Text(self.tokens, self.first + start, count, self.hidden)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One token of each of S drafts, given that the tokens before it are the text's.
+
+    Attributes:
+        tokens: [S] the token that is drafted, or -1 where the draft has ended; None where it is
+            sampled.
+        probs: [S, V] the distribution that it is sampled from; None: one-hot.
+    """
+
+    tokens: Tensor | None = None
+    probs: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Host:
     """What a drafter may be built from: the target, and a way to load another model like it."""
 
@@ -94,6 +134,8 @@ class Drafter(ABC):
         samples: above temperature 0 it draws from its own distribution and gives it to the rule.
             One that does not is one-hot: alpha then is the target's probability of its choice,
             not the overlap of two distributions.
+        only_prefix: a guess depends on the tokens before it alone, not on where the draft began.
+        cache: keys and values of its own, from :meth:`start` on; None where it keeps none.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
@@ -102,6 +144,8 @@ class Drafter(ABC):
     one_step: bool = False
     needs_hidden_layers: tuple[int, ...] = ()
     samples: bool = False
+    only_prefix: bool = False
+    cache: RowCache | None = None
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
@@ -158,6 +202,15 @@ class Drafter(ABC):
     def notes(self) -> list[str]:
         """What went otherwise than planned since :meth:`start`, for the record."""
         return []
+
+    def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
+        """What drafts from every position of a text would hold, without a loop: token by token.
+
+        Yields token 1, 2, ... gamma of the drafts; if ``only_prefix``, one guess of all
+        ``num_drafts + gamma - 1`` positions instead, the first of which is draft 0's first token.
+        Needs no :meth:`start`. A kind that has none of its own can't be traced.
+        """
+        raise NotImplementedError
 
 
 def drafter_class(spec: DrafterSpec) -> type[Drafter]:

@@ -8,22 +8,27 @@ ends a draft where the next token would not pay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 from specbench.drafters._adaptive import AUTO_OPTIONS
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._guess import guess, read_text
 from specbench.drafters._stepwise import StepwiseDrafter
-from specbench.drafters.base import Draft, Host
+from specbench.drafters.base import Draft, Guess, Host, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.models.early import first_layers
 from specbench.models.target import LanguageModel
+from specbench.sampling.warp import SamplingParams
 
 
 class EarlyExitDrafter(StepwiseDrafter):
     """Drafts with the target cut off after K layers."""
 
     OPTIONS = AUTO_OPTIONS
+    only_prefix = True
 
     def __init__(self, model: LanguageModel, target: LanguageModel, spec: DrafterSpec) -> None:
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
@@ -57,6 +62,9 @@ class EarlyExitDrafter(StepwiseDrafter):
             return self.model.forward(tokens, self.session.target_cache, starts).logits[:, -1]
 
         return draft_chain(step, gamma, self.session, self.model.vocab_size, stop=self.stop)
+
+    def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
+        yield guess(read_text(self.model, text, gamma), sampling, self.model.vocab_size)
 
 
 DRAFTER = EarlyExitDrafter

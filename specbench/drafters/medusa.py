@@ -10,22 +10,24 @@ its "typical acceptance" is lossy and not used.)
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._guess import guess
 from specbench.drafters._output import Output, make_output, num_bytes
 from specbench.drafters._shapes import draft_shape, no_shape, shape_of
 from specbench.drafters._shipped import check_shipped, drafter_name, shipped, weights_of
 from specbench.drafters._tree import CHAIN
-from specbench.drafters.base import Draft, Drafter, Host, Session
+from specbench.drafters.base import Draft, Drafter, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import LoadedHead, count_medusa_heads, load_medusa
 from specbench.heads.medusa import MedusaHeads
 from specbench.models.target import LanguageModel
+from specbench.sampling.warp import SamplingParams
 
 
 class MedusaDrafter(Drafter):
@@ -121,6 +123,12 @@ class MedusaDrafter(Drafter):
         last = torch.tensor(num_accepted, device=self.device)
         rows = torch.arange(len(last), device=self.device)
         self._state = hidden[self._layer][rows, last]
+
+    def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
+        last = text.first - 2  # of draft 0: the last token whose state is known
+        states = text.hidden[self._layer][last : last + text.num_drafts]
+        for logits in self.output.logits(self.heads(states, gamma)):
+            yield guess(logits, sampling, self.vocab_size, self.output.ids)
 
     def notes(self) -> list[str]:
         return self._notes

@@ -10,25 +10,31 @@ with ``gamma=auto`` a chain that ends where the next token would not pay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
+from specbench.drafters._guess import guess, read_text
 from specbench.drafters._shipped import check_shipped, drafter_name, weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
-from specbench.drafters.base import Draft, Host, Session
+from specbench.drafters.base import Draft, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
+from specbench.models.cache import RowCache
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
+from specbench.sampling.warp import SamplingParams
 
 
 class ModelDrafter(StepwiseDrafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
     the nodes of a tree."""
+
+    only_prefix = True
+    cache: RowCache
 
     def __init__(self, model: LanguageModel, target: LanguageModel, spec: DrafterSpec) -> None:
         require_same_vocabulary(target, model)
@@ -91,6 +97,9 @@ class ModelDrafter(StepwiseDrafter):
             if self.size is not None:
                 read = 0  # what was read of a tree does not lie in the text's order
             self._cached[slot] = self._lengths_at_draft[slot] + read
+
+    def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
+        yield guess(read_text(self.model, text, gamma), sampling, self.vocab_size)
 
     def _read_root(self) -> Tensor:
         """Read what is committed and not read yet; returns the logits [B, V] after the last token.

@@ -9,14 +9,16 @@ vLLM and Hugging Face do. (Saxena 2023, prompt lookup decoding.)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from specbench.drafters.base import Draft, Drafter, Host, Session
+from specbench.drafters.base import Draft, Drafter, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
+from specbench.sampling.warp import SamplingParams
 
 
 @dataclass
@@ -94,21 +96,31 @@ class NgramDrafter(Drafter):
         tokens = torch.tensor(padded, dtype=torch.long, device=self.rows.device)
         return Draft(tokens.view(len(drafts), width), [len(draft) for draft in drafts])
 
+    def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
+        index = self._new_index()
+        drafts: list[list[int]] = []
+        for committed in range(text.first, text.first + text.num_drafts):
+            drafts.append(self._continue(index, text.tokens[:committed], gamma))
+        padded = torch.tensor([draft + [-1] * (gamma - len(draft)) for draft in drafts])
+        yield from (Guess(tokens=column) for column in padded.unbind(dim=1))
+
     def _new_index(self) -> Index:
         return Index(self.sizes, keep_first=self.match == "first")
 
     def _draft(self, slot: int, gamma: int) -> list[int]:
         row = self.rows[slot]
-        if not row.active:
-            return []
-        self.indexes[slot].extend(row.tokens)
-        start = self.indexes[slot].lookup(row.tokens)
+        return self._continue(self.indexes[slot], row.tokens, gamma) if row.active else []
+
+    def _continue(self, index: Index, tokens: list[int], gamma: int) -> list[int]:
+        """Up to gamma tokens that followed the end of a text before."""
+        index.extend(tokens)
+        start = index.lookup(tokens)
         if start is None:
             return []
+        copied = tokens[start : start + gamma]
         if self.match == "first":
-            return row.tokens[start : start + gamma]
-        copied = row.tokens[start : start + gamma]
-        period = len(row.tokens) - start
+            return copied
+        period = len(tokens) - start
         while len(copied) < gamma:
             copied.append(copied[len(copied) - period])
         return copied

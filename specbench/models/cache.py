@@ -51,6 +51,14 @@ class RowCache(Cache):
         self._slots: Tensor | None = None
         self._rows: Tensor | None = None
 
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Of one row's keys and values, all layers together; None before the first forward."""
+        stored = [*self.keys, *self.values]
+        if not stored:
+            return None
+        return sum(t.numel() * t.element_size() for t in stored) / (self.num_rows * self.num_slots)
+
     def expect(self, starts: Sequence[int], width: int, device: torch.device) -> int:
         """Say where the next forward's tokens go; returns how many slots attention will see.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,11 +56,15 @@ class Run:
         """
         return self._table("requests", cell_id).to_pandas()
 
-    def columns(self, part: str, cell_id: str) -> dict[str, Any]:
-        """The table "rounds" or "requests" of a cell as arrays, without pandas."""
+    def columns(self, part: str, cell_id: str, without: Collection[str] = ()) -> dict[str, Any]:
+        """The table "rounds" or "requests" of a cell as arrays, without pandas.
+
+        Args:
+            without: columns that are not needed; lists take longest.
+        """
         from specbench.records.tables import to_columns
 
-        return to_columns(self._table(part, cell_id))
+        return to_columns(self._table(part, cell_id, without))
 
     def cell(self, cell_id: str) -> CellRecord:
         """The record of one cell.
@@ -72,7 +77,7 @@ class Run:
                 return record
         raise SpecbenchError(f"no cell {cell_id!r} in {self.path}", f"See {self.path / CELLS}")
 
-    def _table(self, part: str, cell_id: str) -> pa.Table:
+    def _table(self, part: str, cell_id: str, without: Collection[str] = ()) -> pa.Table:
         record = self.cell(cell_id)
         if record.status != "ok":
             raise SpecbenchError(
@@ -84,7 +89,7 @@ class Run:
                 f"cell {cell_id} has no {part}: it was imported from {record.imported_from}, "
                 "whose results don't hold them"
             )
-        return load_table(self.path, part, cell_id)
+        return load_table(self.path, part, cell_id, without)
 
 
 def load_run(path: str | Path) -> Run:
@@ -118,20 +123,26 @@ def load_cells(folder: Path) -> list[CellRecord]:
     Raises:
         SpecbenchError: a complete line can't be read; names the file and the line.
     """
-    file = folder / CELLS
+    return list({cell.cell_id: cell for cell in load_lines(folder / CELLS, CellRecord)}.values())
+
+
+def load_lines(file: Path, model: type[Model]) -> list[Model]:
+    """Read a file of JSON lines; none where there is no file, and what a kill tore is left out.
+
+    Raises:
+        SpecbenchError: a complete line can't be read; names the file and the line.
+    """
     if not file.exists():
         return []
     whole, _ = split_torn(_read(file))
-    cells: dict[str, CellRecord] = {}
-    for number, line in enumerate(whole.split(b"\n"), start=1):
-        if line.strip():
-            text = line.decode(errors="replace")
-            record = _parse(CellRecord, text, f"{file} line {number}")
-            cells[record.cell_id] = record
-    return list(cells.values())
+    return [
+        _parse(model, line.decode(errors="replace"), f"{file} line {number}")
+        for number, line in enumerate(whole.split(b"\n"), start=1)
+        if line.strip()
+    ]
 
 
-def load_table(folder: Path, part: str, cell_id: str) -> pa.Table:
+def load_table(folder: Path, part: str, cell_id: str, without: Collection[str] = ()) -> pa.Table:
     """Read `rounds/<cell_id>.parquet` or `requests/<cell_id>.parquet`.
 
     Raises:
@@ -143,7 +154,7 @@ def load_table(folder: Path, part: str, cell_id: str) -> pa.Table:
 
     file = _file(folder, part, cell_id)
     try:
-        return read_table(file)
+        return read_table(file, without)
     except (OSError, pa.ArrowInvalid) as error:
         reason = "is missing" if not file.exists() else "is damaged"
         raise SpecbenchError(f"{file} {reason}", _way_without(folder, cell_id)) from error
@@ -158,7 +169,8 @@ def _way_without(folder: Path, cell_id: str) -> str:
     cells = shlex.quote(str(folder / CELLS))
     drop = f'sed -i.bak \'/"cell_id":"{cell_id}"/d\' {cells}'
     command = load_manifest(folder).command
-    again = f"`{command}`" if command.startswith("specbench run") else "the `specbench run` command"
+    ours = command.startswith(("specbench run", "specbench alpha"))
+    again = f"`{command}`" if ours else "the `specbench run` command"
     return f"Leave the cell out with `{drop}`; {again} then measures it again"
 
 

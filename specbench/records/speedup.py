@@ -112,5 +112,5 @@ def _rows_of(rounds: Columns, steps: Steps) -> NDArray[np.bool_]:
 
 def _sums(rounds: Columns, requests: Columns, *columns: Numbers) -> tuple[list[str], list[Numbers]]:
     conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-    names, sums = cluster_sums(conversations[integers(rounds, "request")], *columns)
+    names, sums = cluster_sums(conversations, *columns, owners=integers(rounds, "request"))
     return names.tolist(), sums

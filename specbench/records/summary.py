@@ -93,8 +93,8 @@ def _acceptance(
         warnings.append(f"few prompts: intervals rest on {fields['num_prompts']}")
     if cell.is_baseline:
         return fields
-    keys = conversations[integers(rounds, "request")]
-    _, (hits, trials) = cluster_sums(keys, accepted, evaluated)
+    owners = integers(rounds, "request")
+    _, (hits, trials) = cluster_sums(conversations, accepted, evaluated, owners=owners)
     interval = ratio_interval(hits, trials, seed=cell.seed)
     return fields | {
         "draft_length_mean": float(levels.mean()) if levels.size else None,
@@ -102,7 +102,7 @@ def _acceptance(
         "tree_nodes": _tree_nodes(rounds),
         "alpha": estimators.alpha(accepted, evaluated),
         "alpha_ci": interval.ends if interval else None,
-        "alpha_overlap": estimators.alpha_overlap(values(rounds, "overlap")),
+        "alpha_overlap": estimators.alpha_overlap(rounds.get("overlap", ())),
         "alpha_by_position": estimators.alpha_by_position(accepted, evaluated, cell.gamma),
         "survival_by_position": estimators.survival_by_position(accepted, cell.gamma) or None,
         "draft_acceptance_rate": estimators.draft_acceptance_rate(accepted, drafted),
@@ -112,7 +112,7 @@ def _acceptance(
 def _tree_nodes(rounds: Columns) -> int | None:
     """Nodes that a row's target forward verified, the root included; None where chains were."""
     verified = integers(rounds, "num_verified")
-    is_tree = any(path is not None for path in values(rounds, "path"))
+    is_tree = any(path is not None for path in rounds.get("path", ()))
     return int(verified.max()) if is_tree else None
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from scipy import stats
-
 from specbench.records.schema import CellKey, CellRecord
+from specbench.theory import quantiles
 
 ROUNDING = 2e-3
 """Counts that sources print rounded, such as tau to three digits, may be off by this share."""
@@ -83,7 +82,7 @@ def suspicious(position: int, hits: float, trials: float) -> list[str]:
         hits: rounds that accepted it.
         trials: rounds that evaluated it.
     """
-    low = float(stats.beta.ppf(0.05, hits, trials - hits + 1)) if hits > 0 else 0.0
+    low = float(quantiles.beta(0.05, hits, trials - hits + 1)) if hits > 0 else 0.0
     if low < ALWAYS:
         return []
     return [

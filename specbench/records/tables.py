@@ -8,7 +8,7 @@ Columns that are not listed here are kept with the type they arrive in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +102,17 @@ def write_table(path: Path, table: pa.Table) -> None:
     write_durably(path, memoryview(buffer.getvalue()))
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(path: Path, without: Collection[str] = ()) -> pa.Table:
     """Read one parquet file, whatever folder it lies in and whatever version wrote it.
+
+    Args:
+        without: columns to leave on disk.
 
     Raises:
         OSError, pyarrow.ArrowInvalid: missing or damaged.
     """
-    table = pq.ParquetFile(path).read()
+    file = pq.ParquetFile(path)
+    table = file.read([name for name in file.schema_arrow.names if name not in without])
     if "num_drafted" in table.column_names and "draft_levels" not in table.column_names:
         place = table.column_names.index("num_drafted") + 1
         table = table.add_column(place, "draft_levels", table.column("num_drafted"))

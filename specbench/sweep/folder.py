@@ -36,16 +36,28 @@ def refuse_another_run(config: SweepConfig, tasks: Sequence[dict[str, Any]]) -> 
     Raises:
         SpecbenchError: naming the keys, or the task whose prompts are others.
     """
-    folder = config.folder
+    new = Manifest(
+        name=config.folder.name,
+        config=config.measurement(),
+        config_hash=config.digest(),
+        seed=config.seed,
+        tasks=list(tasks),
+    )
+    refuse_another(config.folder, new)
+
+
+def refuse_another(folder: Path, new: Manifest) -> None:
+    """Refuse a folder whose run has not the configuration and the prompts of a manifest.
+
+    Raises:
+        SpecbenchError: naming the keys, or the task whose prompts are others.
+    """
     if not (folder / MANIFEST).exists():
         return
     old = load_manifest(folder)
-    new = Manifest(
-        name=folder.name, config=config.measurement(), config_hash=config.digest(), seed=config.seed
-    )
     continued(old, new, folder)
     before = {task.get("name"): task for task in old.tasks}
-    for task in tasks:
+    for task in new.tasks:
         there = before.get(task["name"], {}).get("source")
         if there is not None and there != task["source"]:
             raise SpecbenchError(

@@ -45,9 +45,9 @@ def run(config: SweepConfig, report: Reporter) -> Path:
     """
     threads = machine.set_threads(config.threads)
     checked_specs(config)
-    workloads = _load_workloads(config)
+    workloads = load_workloads(config)
     grid = plan(config, {workload.name: len(workload.prompts) for workload in workloads})
-    refuse_another_run(config, _task_facts(workloads))
+    refuse_another_run(config, task_facts(workloads))
     if is_complete(config, grid.cells):
         report.message(f"every cell of this sweep is in {config.folder} already")
         report.finished(config.folder)
@@ -106,7 +106,7 @@ def _measure(
     writer.write_manifest()
 
 
-def _load_workloads(config: SweepConfig) -> list[Workload]:
+def load_workloads(config: SweepConfig) -> list[Workload]:
     """Every task's prompts."""
     workloads: dict[str, Workload] = {}
     for task in config.tasks:
@@ -136,7 +136,7 @@ def _manifest(
         device=machine.describe(backend.device),
         target=backend.target_facts,
         drafters=backend.drafter_facts,
-        tasks=_task_facts(workloads),
+        tasks=task_facts(workloads),
         dropped=grid.dropped,
         warnings=list(backend.notices),
         **facts,
@@ -144,7 +144,7 @@ def _manifest(
     )
 
 
-def _task_facts(workloads: Sequence[Workload]) -> list[dict[str, Any]]:
+def task_facts(workloads: Sequence[Workload]) -> list[dict[str, Any]]:
     return [
         {
             "name": workload.name,

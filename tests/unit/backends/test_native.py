@@ -180,6 +180,8 @@ def test_costs_are_the_bytes_of_weights_and_cache(load: Load):
     assert 0 < early["drafter_weight_bytes"] < weights
     layers, kv_heads, head = 2, 2, 8
     assert plain["kv_bytes_per_token"] == 2 * layers * kv_heads * head * 4
+    own = [cost["drafter_kv_bytes_per_token"] for cost in (plain, lookup, early)]
+    assert own == [0, 0, 0]  # early exit writes into the target's cache
 
 
 def test_how_a_drafter_proposes_is_known(load: Load):

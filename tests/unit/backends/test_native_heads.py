@@ -40,5 +40,9 @@ def test_heads_run_beside_drafters_that_need_no_states(load: Load, tmp_path: Pat
             assert backend.generate(point, asked, LIMITS).outputs == expected
         backend.end_block()
     assert backend.cost(cells[-1])["drafter_weight_bytes"] > 0
+    own = [backend.cost(point)["drafter_kv_bytes_per_token"] for point in cells[2:]]
+    assert own[0] == 0  # Medusa's heads keep none
+    layer = 2 * target.config.num_key_value_heads * 8 * 4  # keys and values of 8 floats a head
+    assert own[1:] == [layer, layer]
     assert backend.draft_sampling(cell(heads[1], 2, temperature=1.0)) == "sampled"
     assert backend.draft_sampling(cell(heads[1], 2)) == "one-hot"

@@ -12,6 +12,7 @@ from specbench.drafters.base import Drafter, drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.engine.loop import decode
 from specbench.engine.request import Limits
+from specbench.engine.teacher import read_lesson
 from specbench.errors import SpecbenchError
 from specbench.sampling.warp import SamplingParams
 from tests.published import write_eagle, write_eagle3, write_medusa
@@ -135,6 +136,39 @@ def test_it_samples_exactly_where_it_says_so(spec):
         drafter, drafts, _ = recorded(spec, temperature)
         gives_q = any(draft.probs is not None for draft, _ in drafts)
         assert gives_q == (temperature > 0 and drafter.samples)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_what_it_guesses_on_a_text_is_what_it_drafts(spec, temperature):
+    """Tokens that were evaluated stand behind accepted ones, and so on the text itself."""
+    if drafter_class(parse_spec(spec)).guesses is Drafter.guesses:
+        pytest.skip("it can't be traced")
+    gamma, sampling = 3, SamplingParams(temperature, top_k=20)
+    drafter, drafts, generation = recorded(spec, temperature, gamma)
+    guesses = []
+    for request, output in zip(requests(5), generation.outputs, strict=True):
+        layers, count = drafter.needs_hidden_layers, len(output) - gamma
+        prompt, target = request.token_ids, language_model("llama")
+        lesson = read_lesson(target, prompt, output, count, layers, sampling)
+        with torch.inference_mode():
+            guesses.append(list(drafter.guesses(lesson.text, gamma, sampling)))
+    names = ("request", "slot", "step", "position", "num_evaluated")
+    deepest = -1
+    columns = (generation.rounds[name] for name in names)
+    for request, slot, step, position, evaluated in zip(*columns, strict=True):
+        draft, start = drafts[step][0], position - 1
+        if start >= len(generation.outputs[request]) - gamma:
+            continue
+        for depth in range(evaluated):
+            place = (0, start + depth) if drafter.only_prefix else (depth, start)
+            guess = guesses[request][place[0]]
+            if guess.probs is not None:
+                torch.testing.assert_close(guess.probs[place[1]], draft.probs[slot, depth])
+            else:
+                assert guess.tokens[place[1]] == draft.tokens[slot, depth]
+            deepest = max(deepest, depth)
+    seldom = temperature > 0 and not drafter.samples  # a copy is accepted now and then only
+    assert deepest >= (0 if seldom else 1)
 
 
 def test_a_drafter_serves_one_cell_after_another(spec):

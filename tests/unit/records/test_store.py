@@ -48,6 +48,8 @@ def test_what_was_written_is_read_back(folder: Path) -> None:
     assert frame["overlap"][0].tolist() == pytest.approx([0.9, 0.7])
     assert [ids.tolist() for ids in run.requests(done)["output_ids"]] == requests["output_ids"]
     columns = run.columns("rounds", done)
+    some = run.columns("rounds", done, without=("prompt_id", "overlap"))
+    assert columns.keys() - some.keys() == {"prompt_id", "overlap"}
     assert isinstance(columns["num_drafted"], np.ndarray)
     assert columns["num_drafted"].tolist() == rounds["num_drafted"]
     assert columns["path"] == [None] * 5
