@@ -7,6 +7,7 @@ T1 is the baseline's whole decode time per step. Times are over the steps that s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from specbench.analysis.pooling import Raw
 from specbench.records.steps import Numbers, Steps, counted_steps, integers, numbers, values
 from specbench.theory.clusters import cluster_sums, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, two_sample_ratio
+
+_PARTS = ("draft_s", "verify_s", "other_s")
 
 
 class Costs:
@@ -72,9 +75,33 @@ class Costs:
                 found[gamma] = RoundShape(tuple(shares.tolist()), draft, verify, other)
         return found
 
+    def round_interval(self, gamma: int) -> tuple[float, float] | None:
+        """95% interval of the whole time of a round of one gamma; paired as c's is."""
+        if self.step_s is None:
+            return None
+        if self._batch_size > 1:
+            blocks = [
+                time_blocks(steps.seconds, np.ones(len(steps)))
+                for steps in (self._steps[gamma], *self._plain)
+            ]
+            seconds, count = (np.concatenate(part) for part in zip(*blocks[1:], strict=True))
+            own_s, own_count = blocks[0]
+            interval = two_sample_ratio(own_s, own_count, seconds, count)
+        else:
+            own, plain = _by_conversation([self._raw[gamma]], _PARTS, None), self._plain_sums
+            shared = sorted(own.keys() & plain.keys())
+            columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
+            interval = paired_ratio_of_ratios(*columns.T)
+        return interval.ends if interval else None
+
+    @cached_property
+    def _plain_sums(self) -> dict[str, Numbers]:
+        """Seconds and steps of plain decoding by conversation."""
+        return _by_conversation(self._baselines, _PARTS, None)
+
     def _paired(self) -> Interval | None:
         own = _by_conversation(list(self._raw.values()), ("draft_s",), "draft_levels")
-        plain = _by_conversation(self._baselines, ("draft_s", "verify_s", "other_s"), None)
+        plain = self._plain_sums
         shared = sorted(own.keys() & plain.keys())
         columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
         return paired_ratio_of_ratios(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
@@ -108,13 +135,13 @@ def _by_conversation(
     sums: dict[str, Numbers] = {}
     for rounds, requests in raw:
         conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-        keys = conversations[integers(rounds, "request")]
+        owners = integers(rounds, "request")
         top = np.sum([numbers(rounds, name) for name in numerators], axis=0)
-        bottom = np.ones(keys.size)
+        bottom = np.ones(owners.size)
         if denominator is not None:
             drafted = integers(rounds, "num_drafted") > 0
             top, bottom = top * drafted, numbers(rounds, denominator) * drafted
-        names, columns = cluster_sums(keys, top, bottom)
+        names, columns = cluster_sums(conversations, top, bottom, owners=owners)
         for name, pair in zip(names.tolist(), np.column_stack(columns), strict=True):
             sums[name] = sums.get(name, np.zeros(2)) + pair
     return sums

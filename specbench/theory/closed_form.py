@@ -123,6 +123,51 @@ def best(points: list[CurvePoint]) -> CurvePoint:
     return winner
 
 
+@dataclass(frozen=True)
+class Shift:
+    """What becomes of a choice of gamma if alpha is another than was thought.
+
+    Attributes:
+        alpha: the other one.
+        best: gamma's best there.
+        kept: what the gamma chosen before gives there.
+    """
+
+    alpha: float
+    best: CurvePoint
+    kept: CurvePoint
+
+
+def sensitivity(
+    alpha: float, c: float, gamma: int, max_gamma: int = DEFAULT_MAX_GAMMA, by: float = 0.05
+) -> list[Shift]:
+    """The choice of a gamma at alpha - by and alpha + by, cut to the range of alpha.
+
+    Raises:
+        SpecbenchError: an argument is out of range.
+    """
+    found = []
+    for other in (max(_chance(alpha) - by, 0.0), min(alpha + by, 1.0)):
+        points = curve(other, c, max(max_gamma, gamma))
+        found.append(Shift(other, best(points[: max_gamma + 1]), points[gamma]))
+    return found
+
+
+def largest_paying_cost(alpha: float, gamma: int = 1) -> float:
+    """The c at which drafts of gamma tokens break even; they pay below it.
+
+    (alpha + ... + alpha^gamma) / gamma: the speedup is 1 where the tokens gained cost as much as
+    drafting. It falls with gamma, so no draft pays from c = alpha on, and a draft of one token is
+    the last that does.
+
+    Raises:
+        SpecbenchError: alpha is out of range, or gamma below 1.
+    """
+    if _length(gamma) < 1:
+        raise SpecbenchError(f"gamma {gamma} is out of range", "Give a whole number of at least 1")
+    return (expected_tokens(alpha, gamma) - 1.0) / gamma
+
+
 def operations_factor(alpha: float, gamma: int, c_hat: float) -> float:
     """Arithmetic operations per token with speculation / without (theorem 3.11).
 

@@ -13,22 +13,28 @@ MIN_TIME_BLOCKS = 8
 """Fewer time blocks than this give no interval at batch size > 1."""
 
 
-def cluster_sums(keys: ArrayLike, *values: ArrayLike) -> tuple[NDArray[np.str_], list[Numbers]]:
+def cluster_sums(
+    keys: ArrayLike, *values: ArrayLike, owners: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.str_], list[Numbers]]:
     """Sum values over equal keys.
 
     Args:
-        keys: [n] names of clusters.
+        keys: [n] names of clusters; with owners [any], to be pointed at.
         values: each [n].
+        owners: [n] which key each value belongs to: much quicker than as many names.
 
     Returns:
-        the sorted names [clusters] and the sums of each value [clusters].
+        the sorted names [clusters] that have values and the sums of each value [clusters].
     """
     names, where = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
+    if owners is not None:
+        where = where[owners]
+    seen = np.bincount(where, minlength=names.size) > 0
     sums = [
-        np.bincount(where, np.asarray(value, dtype=np.float64), names.size).astype(np.float64)
+        np.bincount(where, np.asarray(value, dtype=np.float64), names.size)[seen].astype(np.float64)
         for value in values
     ]
-    return names, sums
+    return names[seen], sums
 
 
 def time_blocks(*values: ArrayLike, blocks: int = MIN_TIME_BLOCKS) -> list[Numbers]:

@@ -40,15 +40,12 @@ def alpha_overlap(overlap: Iterable[Sequence[float] | NDArray[np.floating] | Non
         overlap: per round the values at its evaluated positions; None (a round or a value, or NaN)
             where it was not measured.
     """
-    total, count = 0.0, 0
-    for values in overlap:
-        if values is None:
-            continue
-        row = np.asarray(values, dtype=np.float64)
-        measured = row[~np.isnan(row)]
-        total += float(measured.sum())
-        count += int(measured.size)
-    return _ratio(total, count)
+    values = np.fromiter(
+        (np.nan if value is None else value for row in overlap if row is not None for value in row),
+        dtype=np.float64,
+    )
+    measured = values[~np.isnan(values)]
+    return _ratio(measured.sum(), measured.size)
 
 
 def alpha_by_position(

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from specbench.errors import SpecbenchError
+from specbench.theory import quantiles
 from specbench.theory.bootstrap import bca
 from specbench.theory.clusters import MIN_TIME_BLOCKS, Numbers, same_length
 
@@ -108,7 +109,7 @@ def ratio_interval(
         columns = np.column_stack([top, bottom])
         low, high = bca(_first_ratio, columns, residuals, level, seed)
         return Interval(ratio, min(low, ratio), max(high, ratio), count, "bootstrap")
-    reach = float(stats.t.ppf(0.5 + level / 2, count - 1)) * error
+    reach = float(quantiles.student_t(0.5 + level / 2, count - 1)) * error
     if bounded:
         share = ratio / upper
         middle, reach = math.log(share / (1 - share)), reach / upper / (share * (1 - share))
@@ -156,7 +157,7 @@ def paired_ratio_of_ratios(
     if count >= BOOTSTRAP_FROM and error > 1e-12:
         low, high = bca(_ratio_of_ratios, columns, residuals, level, seed)
         return Interval(ratio, min(low, ratio), max(high, ratio), count, "bootstrap")
-    reach = float(stats.t.ppf(0.5 + level / 2, count - 1)) * error
+    reach = float(quantiles.student_t(0.5 + level / 2, count - 1)) * error
     return Interval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), count, "cluster-t")
 
 
@@ -196,7 +197,7 @@ def product_of_ratios(
     if variance > 0.0:
         terms = zip(variances, freedoms, strict=True)
         freedom = variance**2 / sum(term**2 / dof for term, dof in terms)
-    reach = float(stats.t.ppf(0.5 + level / 2, freedom)) * math.sqrt(variance)
+    reach = float(quantiles.student_t(0.5 + level / 2, freedom)) * math.sqrt(variance)
     low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
     return Interval(estimate, low, high, min(freedoms) + 1, "independent-t")
 
@@ -233,8 +234,8 @@ def _exact(share: float, bottom: Numbers, level: float) -> tuple[float, float]:
     size = float(bottom @ bottom) / trials  # mean cluster size, as a random trial sees it
     trials /= 1.0 + max(size - 1.0, 0.0) * ASSUMED_CORRELATION
     hits, tail = share * trials, (1.0 - level) / 2
-    low = float(stats.beta.ppf(tail, hits, trials - hits + 1)) if share > 0.0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, hits + 1, trials - hits)) if share < 1.0 else 1.0
+    low = float(quantiles.beta(tail, hits, trials - hits + 1)) if share > 0.0 else 0.0
+    high = float(quantiles.beta(1 - tail, hits + 1, trials - hits)) if share < 1.0 else 1.0
     return min(low, share), max(high, share)
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from specbench.theory import quantiles
 from specbench.theory.acceptance import Counts, Sample
 from specbench.theory.clusters import Numbers
 
@@ -69,7 +69,7 @@ def overdispersion(sample: Sample, level: float = 0.95) -> Overdispersion | None
     # As if clusters' alphas were normal: (clusters - 1) x variance is chi-square.
     freedom = independent - 1.0
     low, high = (
-        variance * freedom / float(stats.chi2.ppf(0.5 + way * level / 2, freedom)) - noise
+        variance * freedom / float(quantiles.chi_square(0.5 + way * level / 2, freedom)) - noise
         for way in (1, -1)
     )
     sd, low, high = (math.sqrt(max(value, 0.0)) for value in (variance - noise, low, high))

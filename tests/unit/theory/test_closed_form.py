@@ -15,8 +15,10 @@ from specbench.theory.closed_form import (
     curve,
     expected_tokens,
     extended_speedup,
+    largest_paying_cost,
     operations_factor,
     optimal_gamma,
+    sensitivity,
     speedup,
 )
 
@@ -121,6 +123,27 @@ def test_operations_grow_with_speculation_unless_every_token_counts(
     assert operations_factor(alpha, 0, 0.3) == 1.0
 
 
+@given(st.floats(0.01, 1.0), st.integers(1, 30))
+def test_a_draft_breaks_even_at_its_largest_cost(alpha: float, gamma: int) -> None:
+    cost = largest_paying_cost(alpha, gamma)
+    assert speedup(alpha, gamma, cost) == pytest.approx(1.0)
+    assert cost <= largest_paying_cost(alpha) * (1 + 1e-12)  # one token pays longest
+    assert largest_paying_cost(alpha) == pytest.approx(alpha)
+
+
+def test_sensitivity_is_the_choice_at_both_other_alphas() -> None:
+    chosen = optimal_gamma(0.8, 0.05, 16)
+    less, more = sensitivity(0.8, 0.05, chosen, 16)
+    for shift, alpha in ((less, 0.75), (more, 0.85)):
+        assert shift.alpha == pytest.approx(alpha)
+        assert shift.best.gamma == optimal_gamma(alpha, 0.05, 16)
+        assert shift.kept.gamma == chosen
+        assert shift.kept.speedup == pytest.approx(speedup(alpha, chosen, 0.05))
+        assert shift.kept.speedup <= shift.best.speedup
+    assert [shift.alpha for shift in sensitivity(0.99, 0.1, 4, 8)] == [pytest.approx(0.94), 1.0]
+    assert [shift.alpha for shift in sensitivity(0.01, 0.1, 0, 8)] == [0.0, pytest.approx(0.06)]
+
+
 @pytest.mark.parametrize(
     ("call", "value"),
     [
@@ -137,6 +160,8 @@ def test_operations_grow_with_speculation_unless_every_token_counts(
         (lambda: optimal_gamma(0.5, 0.1, 10**9), str(10**9)),
         (lambda: operations_factor(0.5, 4, -1.0), "-1"),
         (lambda: extended_speedup(0.5, 4, 0.1), "0.5"),
+        (lambda: largest_paying_cost(0.5, 0), "0"),
+        (lambda: sensitivity(1.5, 0.1, 4), "1.5"),
         (lambda: extended_speedup(2.0, 4, 0.1, v=-1.0), "-1"),
         (lambda: extended_speedup(2.0, 0, 0.0, v=0.0), "nothing"),
     ],

@@ -1,0 +1,170 @@
+"""Speedups predicted for a gamma that was left out, and how far off that is.
+
+Each gamma in turn is taken to be unmeasured. Acceptance and costs are fitted to the other gammas,
+the speedup at the one left out is predicted, and held against what was measured there:
+
+    speedup = tokens per round x (1 - cut) / round time in units of T1
+
+- Tokens per round come from the acceptance model of the other gammas, tested and chosen without the
+  one left out. Drafts are as long as those of the gammas next to it, cut to its length.
+- Measured speed counts output tokens; rounds commit more, and what lies behind the end of an output
+  is cut. An output ends somewhere in a round of K tokens, and long rounds hold more places to end
+  in, so E[K (K - 1)] / 2 E[K] tokens are cut on average, once per output, whose length is the
+  baseline's. (The mean residual life of renewal theory, Cox 1962, Renewal Theory, ch. 5: exact for
+  outputs much longer than a round.)
+- The round time is on the lines of :mod:`specbench.theory.round_lines`; rounds that draft nothing
+  have their own. Outside the other gammas all is extrapolated, and the answer says so.
+
+The 95% prediction interval is for the measured speedup, on the log scale; T1 is on both sides and
+cancels. Its variance has three parts. Sampling, of what was predicted and of what was measured
+together: a jackknife over conversations, in which all gammas lose the same ones (above batch size
+1 times are left out by time block, apart from conversations). What differs between cells measured
+one after the other, of the cell left out and of those that the lines rest on. And how far the
+acceptance model's tokens are off at the other gammas, beyond chance. Student's t, with the degrees
+of freedom of Welch 1947.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple, Self
+
+from specbench.analysis.acceptance import model_for
+from specbench.analysis.evidence import Evidence
+from specbench.analysis.left_out import LeftOut
+from specbench.theory import closed_form, quantiles
+from specbench.theory.acceptance import Iid
+from specbench.theory.cost_model import MIN_GAMMAS
+from specbench.theory.round_lines import RoundLines
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One gamma, predicted from the others.
+
+    Attributes:
+        measured: its speedup.
+        speedup: predicted by the extended model.
+        ci: the 95% prediction interval of what is measured; None with too few clusters, or where
+            nothing tells how much cells differ.
+        closed_form: predicted from alpha and c of the other gammas.
+        extrapolated: whether it lies outside the other gammas.
+        acceptance: name of the acceptance model.
+    """
+
+    gamma: int
+    measured: float
+    speedup: float
+    ci: tuple[float, float] | None
+    closed_form: float
+    extrapolated: bool
+    acceptance: str
+
+    @property
+    def error(self) -> float:
+        """Predicted / measured - 1."""
+        return self.speedup / self.measured - 1.0
+
+    @property
+    def error_closed_form(self) -> float:
+        """The same of the closed form."""
+        return self.closed_form / self.measured - 1.0
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured speedup lies inside the interval."""
+        return None if self.ci is None else self.ci[0] <= self.measured <= self.ci[1]
+
+
+class Errors(NamedTuple):
+    """Absolute relative errors over some gammas."""
+
+    median: float
+    worst: float
+
+    @classmethod
+    def of(cls, errors: Iterable[float]) -> Self:
+        """Of at least one signed error."""
+        sizes = [abs(error) for error in errors]
+        return cls(median(sizes), max(sizes))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The gammas of a group, each predicted from the others; ascending, at least one."""
+
+    cells: tuple[HeldOut, ...]
+
+    @property
+    def errors(self) -> Errors:
+        """Of the extended model."""
+        return Errors.of(cell.error for cell in self.cells)
+
+    @property
+    def errors_closed_form(self) -> Errors:
+        """Of the closed form."""
+        return Errors.of(cell.error_closed_form for cell in self.cells)
+
+    def at(self, gamma: int) -> HeldOut | None:
+        """The prediction of one gamma."""
+        return next((cell for cell in self.cells if cell.gamma == gamma), None)
+
+
+def predict(evidence: Evidence, speedups: Mapping[int, float]) -> Prediction | None:
+    """Leave each gamma out in turn and predict it.
+
+    Args:
+        evidence: the sums of a group of chains.
+        speedups: gamma -> its measured speedup.
+
+    Returns:
+        None with fewer than three gammas that drafted and have a speedup, or where no gamma can be
+        predicted from the others, whose drafts all have one length.
+    """
+    known = sorted(evidence.sample.keys() & speedups.keys())
+    if len(known) < MIN_GAMMAS:
+        return None
+    cells = (held_out(evidence, gamma, speedups[gamma]) for gamma in known)
+    found = tuple(cell for cell in cells if cell is not None)
+    return Prediction(found) if found else None
+
+
+def held_out(evidence: Evidence, gamma: int, measured: float) -> HeldOut | None:
+    """Predict one gamma from the others; None where they can't tell."""
+    others = evidence.without(gamma)
+    model, one = model_for(others.sample), Iid.fit(others.sample)
+    lines = RoundLines.of(others.times, evidence.plain)
+    if model is None or one is None or lines is None:
+        return None
+    left_out = LeftOut(gamma, evidence, others, model, lines)
+    tokens, seconds = left_out.predicted_tokens(), left_out.predicted_seconds()
+    if not (seconds > 0.0 and tokens > 0.0):  # not NaN, nor a line led far below its points
+        return None
+    step_s, times = evidence.plain.step_s, others.times.values()
+    drafter_steps = sum(float(part.drafted.sum()) for part in times)
+    c = sum(float(part.draft_s.sum()) for part in times) / drafter_steps / step_s
+    predicted = tokens / seconds * step_s
+    return HeldOut(
+        gamma=gamma,
+        measured=measured,
+        speedup=predicted,
+        ci=_interval(left_out, predicted) if evidence.enough else None,
+        closed_form=closed_form.speedup(one.alpha, gamma, c),
+        extrapolated=not min(others.times) < gamma < max(others.times),
+        acceptance=model.name,
+    )
+
+
+def _interval(left_out: LeftOut, predicted: float) -> tuple[float, float] | None:
+    parts = list(left_out.variances())
+    variance = sum(part for part, _ in parts)
+    if not math.isfinite(variance):
+        return None
+    freedom = 1.0
+    if variance > 0.0:
+        freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    reach = float(quantiles.student_t(0.975, freedom)) * math.sqrt(variance)
+    return predicted * math.exp(-reach), predicted * math.exp(reach)

@@ -1,0 +1,130 @@
+"""The tables of ``specbench fit`` on predictions: each gamma from the others, then in what the
+closed form and the measured speedup differ, then how far off both models are.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from specbench.analysis.gap import gap_verdict
+from specbench.cli._output import beside_label, number, percent, print_table, with_interval
+
+if TYPE_CHECKING:
+    from specbench.analysis.fit import GroupFit
+    from specbench.analysis.prediction import Errors, HeldOut, Prediction
+
+_PREDICTED = (
+    *("drafter", "T", "B", "γ", "speedup"),
+    *("closed", "error", "held out (95%)", "error", "in"),
+)
+_GAP = ("drafter", "T", "B", "γ", "gap", "α", "short", "draft", "v", "o", "cut", "rest")
+_ERRORS = ("drafter", "T", "B", "closed", "extended", "left out: closed", "extended", "in")
+_LABEL_WIDTH = 13
+_WIDE = 10.0  # an interval whose ends differ by this factor says nothing
+
+HELD_OUT_NOTES = (
+    "held out = extended model fitted to the other γ, with the interval in which it",
+    "expects a measurement · closed: of the others' α and c · in: measured in it ·",
+    f"^ extrapolated · wide: too little for an interval within a factor of {_WIDE:g}",
+)
+GAP_NOTES = (
+    "gap = log(measured / closed form), the sum of α (not i.i.d.), short (drafts",
+    "shorter than γ), draft (d0, c), v, o, cut (tokens behind an output's end), rest",
+)
+
+
+def print_predictions(task: str, groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
+    """Print what models say of one task's groups, and how far off they are."""
+    held_out: list[list[str]] = []
+    gaps: list[list[str]] = []
+    errors: list[list[str]] = []
+    for group in groups:
+        label = names[group.key.drafter]
+        for table, rows in (
+            (held_out, _predicted(group)),
+            (gaps, _gap(group)),
+            (errors, _errors(group)),
+        ):
+            table += beside_label(label, rows, _LABEL_WIDTH) if rows else []
+    if held_out:
+        print_table(f"{task}: each γ predicted from the others", _PREDICTED, held_out)
+    if gaps:
+        print_table(f"{task}: from closed form to measured, log scale", _GAP, gaps)
+        _print_verdicts(task, groups, names)
+    if errors:
+        print_table(f"{task}: how far off speedups are, median (worst) over γ", _ERRORS, errors)
+
+
+def _predicted(group: GroupFit) -> list[list[str]]:
+    cells = group.prediction.cells if group.prediction is not None else ()
+    return [
+        [
+            *_place(group, index),
+            str(cell.gamma),
+            number(cell.measured),
+            number(cell.closed_form),
+            percent(cell.error_closed_form),
+            f"{cell.speedup:.2f} wide" if _wide(cell) else with_interval(cell.speedup, cell.ci),
+            percent(cell.error),
+            _inside(cell) + ("^" if cell.extrapolated else " "),
+        ]
+        for index, cell in enumerate(cells)
+    ]
+
+
+def _wide(cell: HeldOut) -> bool:
+    return cell.ci is not None and cell.ci[1] > _WIDE * cell.ci[0]
+
+
+def _inside(cell: HeldOut) -> str:
+    return "-" if cell.inside is None or _wide(cell) else "yes" if cell.inside else "no"
+
+
+def _gap(group: GroupFit) -> list[list[str]]:
+    known = [(point.gamma, point.gap) for point in group.points if point.gap is not None]
+    return [
+        [*_place(group, index), str(gamma), *map(_share, (gap.total, *gap.terms.values()))]
+        for index, (gamma, gap) in enumerate(known)
+    ]
+
+
+def _share(term: float) -> str:
+    text = percent(term)
+    return "0%" if text in ("+0%", "-0%") else text
+
+
+def _place(group: GroupFit, index: int) -> list[str]:
+    setting = group.key.setting
+    return ["", ""] if index else [f"{setting.temperature:g}", str(setting.batch_size)]
+
+
+def _print_verdicts(task: str, groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
+    print(f"{task}: averaged over γ the closed form is")
+    for group in groups:
+        gaps = [point.gap for point in group.points if point.gap is not None]
+        if gaps:
+            setting = group.key.setting
+            where = f"T = {setting.temperature:g}, B = {setting.batch_size}"
+            said = f"{names[group.key.drafter]}, {where}: {gap_verdict(gaps)}"
+            print(textwrap.fill(said, 80, initial_indent="  ", subsequent_indent="    "))
+    print()
+
+
+def _errors(group: GroupFit) -> list[list[str]]:
+    """One row; none where nothing was predicted."""
+    own, left_out = (group.errors_closed_form, group.errors_extended), group.prediction
+    if own == (None, None):
+        return []
+    others = (left_out.errors_closed_form, left_out.errors) if left_out else (None, None)
+    return [[*_place(group, 0), *map(_scored, (*own, *others)), _hits(left_out)]]
+
+
+def _scored(errors: Errors | None) -> str:
+    return "-" if errors is None else f"{errors.median:.0%} ({errors.worst:.0%})"
+
+
+def _hits(prediction: Prediction | None) -> str:
+    told = [cell for cell in prediction.cells if _inside(cell) != "-"] if prediction else []
+    return f"{sum(cell.inside is True for cell in told)} of {len(told)}" if told else "-"

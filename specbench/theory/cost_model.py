@@ -1,0 +1,229 @@
+"""What a round costs at any draft length, from the rounds of all gammas.
+
+In units of T1, the baseline's whole decode time per step, a round that drafts L tokens takes
+
+    d0 + c L          drafting: a fixed cost, and one drafter step per token
+    v0 + w L          verifying n = L + 1 tokens: v(n) = v0 + w (n - 1)
+    o                 the rest: sampling, bookkeeping
+
+A line's intercept v(1) = v0 is not forced to 1. T1 holds the baseline's sampling and loop, which
+here are in o, so that v(1) would be below 1; and the forward of several tokens runs other kernels
+than that of one, so that the line through the former may miss the latter on either side. Rounds
+that drafted nothing do verify one token: they have a time of their own and are on no line.
+
+The lines are robust (:mod:`specbench.theory.robust_line`), through the means of each cluster's
+rounds of each gamma, relative to its own baseline step (:mod:`specbench.theory.round_lines`).
+Intervals resample clusters, all gammas of a cluster together, and with them the baseline's steps:
+BCa bootstrap from 24 clusters, below a jackknife with Student's t (Efron & Tibshirani 1993, An
+Introduction to the Bootstrap, ch. 11).
+
+Where only the total time of a round is known, only the sums are: d0 + v0 + o and c + w.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from specbench.theory import quantiles
+from specbench.theory.bootstrap import bca_ends, resample_weights
+from specbench.theory.clusters import Numbers
+from specbench.theory.intervals import BOOTSTRAP_FROM
+from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes, scatter_of
+
+MIN_GAMMAS = 3
+"""Two gammas always lie on a line."""
+
+# d0, c, v0, w, o, and what a round costs before its first token and for each one
+_PARTS = np.column_stack([np.eye(5), [1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]).astype(np.float64)
+
+
+class Estimate(NamedTuple):
+    """A number in units of T1 with its 95% interval, None where there is too little for one."""
+
+    value: float
+    ci: tuple[float, float] | None
+
+
+@dataclass(frozen=True, eq=False)
+class CostFit:
+    """The fitted costs of a round.
+
+    Attributes:
+        d0, c: of drafting; these and the next three are None where only totals are known.
+        v0, v_slope: of verifying.
+        o: the rest.
+        fixed: d0 + v0 + o.
+        per_token: c + v_slope.
+        idle: mean time of a round that drafted nothing; None where there was none.
+        scatter: standard deviation of a gamma's log round time about the line, and of baselines of
+            each other: what differs between cells measured one after the other. None where nothing
+            tells it.
+        freedom: degrees of freedom of the intervals, clusters - 1; 0 where there are none.
+        covariance: [2, 2] of fixed and per_token; None where there is no interval.
+    """
+
+    d0: Estimate | None
+    c: Estimate | None
+    v0: Estimate | None
+    v_slope: Estimate | None
+    o: Estimate | None
+    fixed: Estimate
+    per_token: Estimate
+    idle: float | None
+    scatter: float | None
+    freedom: int
+    covariance: Numbers | None
+
+    def draft(self, gamma: float) -> float | None:
+        """d0 + c gamma; None where only totals are known."""
+        return None if self.d0 is None or self.c is None else self.d0.value + self.c.value * gamma
+
+    def verify(self, gamma: float) -> float | None:
+        """v(gamma + 1); None where only totals are known."""
+        if self.v0 is None or self.v_slope is None:
+            return None
+        return self.v0.value + self.v_slope.value * gamma
+
+    def round_time(self, gamma: float) -> Estimate:
+        """A round that drafts gamma tokens."""
+        value = self.fixed.value + self.per_token.value * gamma
+        if self.covariance is None:
+            return Estimate(value, None)
+        at = np.array([1.0, gamma])
+        reach = float(quantiles.student_t(0.975, self.freedom))
+        reach *= math.sqrt(max(float(at @ self.covariance @ at), 0.0))
+        return Estimate(value, (value - reach, value + reach))
+
+
+def fit_costs(
+    times: Mapping[int, RoundTimes],
+    plain: StepTimes,
+    plain_cells: Numbers | None = None,
+    intervals: bool = True,
+    seed: int = 0,
+) -> CostFit | None:
+    """Fit d0, c, v and o.
+
+    Args:
+        times: gamma -> its rounds.
+        plain: the steps of the baselines.
+        plain_cells: [baselines] mean seconds of a step of each, for the scatter.
+        intervals: False where the clusters are too few to be resampled.
+        seed: of the bootstrap.
+
+    Returns:
+        None with fewer than MIN_GAMMAS gammas that drafted, drafts all of one length, or no
+        baseline.
+    """
+    lines = RoundLines.of(times, plain) if plain.steps.sum() else None
+    if lines is None or lines.length.size < MIN_GAMMAS:
+        return None
+    names = np.union1d(lines.names, plain.names)
+    own, base = np.searchsorted(names, lines.names), np.searchsorted(names, plain.names)
+
+    def costs(weights: Numbers) -> Numbers:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unit = weights[..., base] @ plain.seconds / (weights[..., base] @ plain.steps)
+            return np.asarray(lines.at(weights[..., own]) @ _PARTS / unit[..., None])
+
+    freedom = names.size - 1 if intervals else 0
+    (d0, c, v0, v_slope, o, fixed, per_token), covariance = _resampled(
+        costs, names.size, freedom, seed
+    )
+    idle, scatter = lines.idle(np.ones(own.size)), scatter_of(lines.misfit, plain_cells)
+    return CostFit(
+        d0,
+        c,
+        v0,
+        v_slope,
+        o,
+        fixed,
+        per_token,
+        idle=None if idle is None else idle / plain.step_s,
+        scatter=math.sqrt(scatter.variance) if scatter else None,
+        freedom=freedom,
+        covariance=covariance,
+    )
+
+
+def fit_totals(round_times: Mapping[int, float]) -> CostFit | None:
+    """Fit what total round times tell: fixed and per_token. Each gamma is one observation.
+
+    Args:
+        round_times: gamma -> time of a round in units of T1, tokens per round / speedup.
+
+    Returns:
+        None with fewer than MIN_GAMMAS gammas.
+    """
+    nothing = np.zeros(1)
+    times = {
+        gamma: RoundTimes(
+            names=np.array([f"gamma {gamma}"]),
+            lengths=np.eye(gamma + 1)[-1:],  # all rounds drafted gamma tokens
+            draft_s=nothing,
+            verify_s=np.array([time]),
+            other_s=nothing,
+            idle_s=nothing,
+        )
+        for gamma, time in round_times.items()
+    }
+    lines = RoundLines.of(times)
+    if lines is None or len(times) < MIN_GAMMAS:
+        return None
+
+    def costs(weights: Numbers) -> Numbers:
+        return np.asarray(lines.at(weights) @ _PARTS[:, 5:])
+
+    freedom = len(times) - 2
+    (fixed, per_token), covariance = _resampled(costs, len(times), freedom, seed=0)
+    scatter = scatter_of(lines.misfit, None)
+    return CostFit(
+        d0=None,
+        c=None,
+        v0=None,
+        v_slope=None,
+        o=None,
+        fixed=fixed,
+        per_token=per_token,
+        idle=None,
+        scatter=math.sqrt(scatter.variance) if scatter else None,
+        freedom=freedom,
+        covariance=covariance,
+    )
+
+
+def _resampled(
+    statistic: Callable[[Numbers], Numbers], count: int, freedom: int, seed: int
+) -> tuple[list[Estimate], Numbers | None]:
+    """Estimates with intervals, and the covariance [2, 2] of the last two.
+
+    Args:
+        statistic: weights of the clusters [..., clusters] -> costs [..., k].
+        count: of clusters.
+        freedom: degrees of freedom of Student's t; below 1 there is no interval.
+    """
+    values, left_out = statistic(np.ones(count)), statistic(1.0 - np.eye(count))
+    if freedom < 1 or not np.isfinite(left_out).all():
+        return [Estimate(float(value), None) for value in values], None
+    influence = left_out.mean(axis=0) - left_out
+    covariance = (count - 1) / count * influence.T @ influence
+    resampled = None
+    if count >= BOOTSTRAP_FROM:
+        resampled = statistic(resample_weights(count, seed))
+        resampled = resampled[np.isfinite(resampled).all(axis=1)]
+    found = []
+    for place, value in enumerate(values.tolist()):
+        error = math.sqrt(float(covariance[place, place]))
+        ends = None
+        if error > 1e-12 * max(abs(value), 1e-12):  # a drafter may take no time at all
+            reach = float(quantiles.student_t(0.975, freedom)) * error
+            ends = (value - reach, value + reach)
+            if resampled is not None:
+                ends = bca_ends(resampled[:, place], value, influence[:, place], 0.95)
+        found.append(Estimate(value, ends))
+    return found, covariance[-2:, -2:]

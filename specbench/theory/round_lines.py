@@ -1,0 +1,226 @@
+"""Times of rounds added up by cluster, and the straight lines over the draft length through them.
+
+A round's draft and verify times are lines, its remaining time is a constant: what they mean stands
+in :mod:`specbench.theory.cost_model`.
+
+Conversations differ in speed by several percent, with their context and with what the machine did
+at the time, and a slow one is slow in plain decoding too. So times are taken relative to their own
+cluster's baseline step before a line is laid through them, each point weighted with its rounds
+times that step, which is exactly the ratio of sums where no point is an outlier. Laid through
+seconds, the line would clip slow conversations that T1, a plain mean, counts in full: the two would
+no longer move together, and their ratio would be far less sure than it is.
+
+What comes out is in seconds again, and can be had for any weights of the clusters, which is what
+resampling needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specbench.theory.clusters import Numbers
+from specbench.theory.robust_line import Line, robust_line
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimes:
+    """The baseline's steps, added up by cluster.
+
+    Attributes:
+        names: [clusters] all different; equal names are the same cluster as among the rounds.
+        seconds: [clusters].
+        steps: [clusters].
+    """
+
+    names: NDArray[np.str_]
+    seconds: Numbers
+    steps: Numbers
+
+    @property
+    def step_s(self) -> float:
+        """T1."""
+        return float(self.seconds.sum() / self.steps.sum())
+
+    def own_step_s(self, names: NDArray[np.str_]) -> Numbers:
+        """[names] the mean step of each cluster; T1 for one that has none."""
+        found = np.full(names.size, self.step_s)
+        timed = (self.seconds > 0.0) & (self.steps > 0.0)
+        _, there, here = np.intersect1d(names, self.names[timed], True, return_indices=True)
+        found[there] = (self.seconds[timed] / self.steps[timed])[here]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class RoundTimes:
+    """Rounds of one gamma, added up by cluster.
+
+    Attributes:
+        names: [clusters] all different; equal names of two gammas are the same cluster.
+        lengths: [clusters, gamma + 1] rounds that drafted 0, 1, ..., gamma tokens.
+        draft_s, verify_s, other_s: [clusters] seconds of the rounds that drafted something.
+        idle_s: [clusters] seconds of those that drafted nothing.
+    """
+
+    names: NDArray[np.str_]
+    lengths: Numbers
+    draft_s: Numbers
+    verify_s: Numbers
+    other_s: Numbers
+    idle_s: Numbers
+
+    @property
+    def rounds(self) -> Numbers:
+        """[clusters] rounds that drafted something."""
+        return np.asarray(self.lengths[:, 1:].sum(axis=1))
+
+    @property
+    def drafted(self) -> Numbers:
+        """[clusters] tokens drafted."""
+        return np.asarray(self.lengths @ np.arange(self.lengths.shape[1], dtype=np.float64))
+
+    @property
+    def seconds(self) -> Numbers:
+        """[clusters] of all rounds."""
+        return self.draft_s + self.verify_s + self.other_s + self.idle_s
+
+
+class Scatter(NamedTuple):
+    """Variance of the log time of a cell, and the degrees of freedom it was estimated with."""
+
+    variance: float
+    freedom: int
+
+
+@dataclass(frozen=True, eq=False)
+class RoundLines:
+    """Draft, verify and remaining time of a round over the tokens it drafts.
+
+    Attributes:
+        names: [clusters] sorted, of all gammas.
+        draft, verify, other: the lines, relative to each cluster's own step; other is a constant.
+        step_sums: [clusters, 2] rounds times that step, and rounds: their ratio makes it seconds.
+        idle_sums: [clusters, 2] seconds and number of rounds that drafted nothing.
+        size: [gammas] rounds that drafted something, times their steps; gammas without any are not
+            here.
+        length: [gammas] tokens that these drafted on average.
+        time: [gammas] what they took on average, relative to their steps.
+    """
+
+    names: NDArray[np.str_]
+    draft: Line
+    verify: Line
+    other: Line
+    step_sums: Numbers
+    idle_sums: Numbers
+    size: Numbers
+    length: Numbers
+    time: Numbers
+
+    @classmethod
+    def of(cls, times: Mapping[int, RoundTimes], plain: StepTimes | None = None) -> Self | None:
+        """Fit the lines.
+
+        Args:
+            times: gamma -> its rounds.
+            plain: the baseline's steps, which tell how slow a cluster is in all; None: all alike.
+
+        Returns:
+            None where fewer than two mean lengths were drafted.
+        """
+        drafting = [part for part in times.values() if part.rounds.any()]
+        if not drafting:
+            return None
+        names = np.unique(np.concatenate([part.names for part in times.values()]))
+        step_s = plain.own_step_s(names) if plain is not None else np.ones(names.size)
+        tables = np.zeros((5, names.size, len(drafting)))
+        for place, part in enumerate(drafting):
+            sums = (part.rounds, part.drafted, part.draft_s, part.verify_s, part.other_s)
+            tables[:, np.searchsorted(names, part.names), place] = sums
+        tables[:2] *= step_s[:, None]
+        size = tables[0]
+        length, draft, verify, other = np.divide(
+            tables[1:], size, out=np.zeros_like(tables[1:]), where=size > 0.0
+        )
+        total = tables.sum(axis=1)
+        mean_length, mean_time = total[1] / total[0], total[2:].sum(axis=0) / total[0]
+        if np.ptp(mean_length) <= 1e-6 * mean_length.max():
+            return None
+        rounds, idle_sums = np.zeros(names.size), np.zeros((names.size, 2))
+        for part in times.values():
+            where = np.searchsorted(names, part.names)
+            rounds[where] += part.lengths.sum(axis=1)
+            idle_sums[where] += np.column_stack([part.idle_s, part.lengths[:, 0]])
+        return cls(
+            names,
+            robust_line(length, draft, size),
+            robust_line(length, verify, size),
+            robust_line(length, other, size, sloped=False),
+            np.column_stack([rounds * step_s, rounds]),
+            idle_sums,
+            total[0],
+            mean_length,
+            mean_time,
+        )
+
+    def at(self, weights: Numbers) -> Numbers:
+        """Weights of the clusters [..., clusters] -> [..., 5]: d0, c, v0, v's slope, o, seconds."""
+        sums = weights @ self.step_sums
+        return self._relative(weights) * (sums[..., :1] / sums[..., 1:])
+
+    def idle(self, weights: Numbers) -> float | None:
+        """Mean seconds of a round that drafted nothing; None where there was none."""
+        seconds, rounds = weights @ self.idle_sums
+        return float(seconds / rounds) if rounds else None
+
+    def round_time(self, length: float, weights: Numbers) -> float:
+        """Seconds of a round that drafts so many tokens on average."""
+        d0, c, v0, slope, o = self.at(weights)
+        return float(d0 + v0 + o + (c + slope) * length)
+
+    @property
+    def misfit(self) -> Numbers:
+        """[gammas] log of measured time over the line."""
+        d0, c, v0, slope, o = self._relative(np.ones(self.names.size))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(self.time / (d0 + v0 + o + (c + slope) * self.length)))
+
+    def leverage(self, length: float) -> float:
+        """Variance of the log of the line at a length, if each gamma's log time has variance 1."""
+        share, off = self.size / self.size.sum(), self.length - self._middle
+        pull = share * (1.0 + (length - self._middle) * off / float(share @ off**2))
+        return float(((pull * self.time / float(pull @ self.time)) ** 2).sum())
+
+    @property
+    def _middle(self) -> float:
+        return float(self.size @ self.length / self.size.sum())
+
+    def _relative(self, weights: Numbers) -> Numbers:
+        draft, verify, other = (part.at(weights) for part in (self.draft, self.verify, self.other))
+        return np.stack([*draft, *verify, other[0]], axis=-1)
+
+
+def scatter_of(misfit: Numbers, plain_cells: Numbers | None) -> Scatter | None:
+    """How much cells differ that were measured one after the other, in log time.
+
+    Machines get warm and share their memory with others, all rounds of a cell alike, which no
+    resampling of a cell's rounds shows. What does is how far gammas lie off their line, and the
+    baselines from each other; lines that are curved in truth count here too.
+
+    Args:
+        misfit: [gammas] log distances from a line.
+        plain_cells: [baselines] mean time of a step of each.
+
+    Returns:
+        None where nothing tells it: two gammas, one baseline.
+    """
+    plain = np.log(plain_cells) if plain_cells is not None and plain_cells.size else np.zeros(1)
+    freedom = misfit.size - 2 + plain.size - 1
+    if freedom < 1 or not np.isfinite(misfit).all():
+        return None
+    squares = float((misfit**2).sum() + ((plain - plain.mean()) ** 2).sum())
+    return Scatter(squares / freedom, freedom)
