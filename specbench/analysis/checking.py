@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from specbench.analysis.names import counted, with_gamma
 from specbench.analysis.pooling import RawTables, Setting
 from specbench.records.identities import identities
@@ -10,10 +12,26 @@ from specbench.records.schema import CellRecord
 from specbench.records.summary_identities import record_identities
 
 _TOLD = 2  # violations of one identity that are told in full, the others counted
+_COUNTS = "block efficiency"  # the identity without which counts mean nothing
 
 
-def violations(run: Run, tables: RawTables) -> list[str]:
-    """A sentence per violation, with both sides and the cell; of many, the first of each identity.
+@dataclass(frozen=True)
+class Violations:
+    """What in a run can't be.
+
+    Attributes:
+        sentences: one per violation, with both sides and the cell; of many the first of each
+            identity.
+        unusable: ids of cells whose rounds accept or draft more than they can, so that no estimate
+            rests on them.
+    """
+
+    sentences: tuple[str, ...]
+    unusable: frozenset[str]
+
+
+def violations(run: Run, tables: RawTables) -> Violations:
+    """Check every finished cell of a run.
 
     Args:
         tables: the run's tables, so that each is read once.
@@ -22,17 +40,23 @@ def violations(run: Run, tables: RawTables) -> list[str]:
         SpecbenchError: a table can't be read.
     """
     found: dict[str, list[str]] = {}
+    unusable = set()
     for cell in run.cells:
         if cell.status != "ok":
             continue
         for sentence in _of(cell, tables):
-            found.setdefault(sentence.partition(":")[0], []).append(f"{_name(cell)}: {sentence}")
+            name = sentence.partition(":")[0]
+            left_out = name == _COUNTS and cell.imported_from is None
+            if left_out:
+                unusable.add(cell.cell_id)
+            ending = "; the cell is left out" if left_out else ""
+            found.setdefault(name, []).append(f"{_name(cell)}: {sentence}{ending}")
     told = []
     for name, sentences in found.items():
         told += [f"numbers that cannot be: {sentence}" for sentence in sentences[:_TOLD]]
         if (more := len(sentences) - _TOLD) > 0:
             told.append(f"numbers that cannot be: {counted(more, 'more violation')} of {name}")
-    return told
+    return Violations(tuple(told), frozenset(unusable))
 
 
 def _of(cell: CellRecord, tables: RawTables) -> list[str]:

@@ -12,9 +12,19 @@ alpha, alpha_low, alpha_high    of this gamma, with its 95% interval; comparable
 speedup, speedup_low,           measured, with its 95% interval
 speedup_high
 tau, c, v, overhead             of this gamma; times in units of T1
+draft_t1, verify_t1, other_t1   mean times of a round's parts, in units of T1
+round_low, round_high           95% interval of their sum
+step_s                          T1 in seconds
+fit_alpha_low, fit_alpha_high   95% interval of fit_alpha
 draft_length_mean               tokens drafted per round, or levels of a tree
 fit_alpha, fit_c                of the group, pooled over gammas: what the closed form uses
 closed_form, extended           predicted speedups; the closed form of chains only
+held_out, held_out_low,         speedup predicted from the other gammas, with its 95% prediction
+held_out_high,                  interval; the closed form from alpha and c of the others; whether
+held_out_closed_form,           gamma lies outside them
+extrapolated
+gap_TERM                        part of log(measured / closed form), for each TERM of
+                                specbench.analysis.gap.TERMS
 noise_floor                     difference of the block's baselines, 0.02 for 2%
 lossless                        the verdict, None above temperature 0
 ==============================  =================================================================
@@ -29,6 +39,7 @@ from typing import Any
 import pandas as pd
 
 from specbench.analysis.fit import GammaFit, GroupFit, RunFit
+from specbench.analysis.gap import TERMS
 from specbench.analysis.published import PAPER, load_published
 
 _POINT = (
@@ -40,12 +51,22 @@ _POINT = (
     "c",
     "v",
     "overhead",
+    "draft_t1",
+    "verify_t1",
+    "other_t1",
     "speedup",
     "closed_form",
     "extended",
 )
+_GAPS = tuple(f"gap_{name}" for name in TERMS)
+_HELD_OUT = ("held_out", "held_out_low", "held_out_high", "held_out_closed_form")
 _NUMBERS = (
     *_POINT[2:],
+    "fit_alpha_low",
+    "fit_alpha_high",
+    "round_low",
+    "round_high",
+    "step_s",
     "alpha_low",
     "alpha_high",
     "speedup_low",
@@ -53,6 +74,8 @@ _NUMBERS = (
     "fit_alpha",
     "fit_c",
     "noise_floor",
+    *_GAPS,
+    *_HELD_OUT,
 )
 
 
@@ -88,8 +111,15 @@ def published_frame() -> pd.DataFrame:
     )
 
 
+def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
 def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, Any]:
     alpha, speedup = point.alpha_ci or (None, None), point.speedup_ci or (None, None)
+    cell = group.prediction.at(point.gamma) if group.prediction else None
+    held_out = (cell.ci if cell else None) or (None, None)
     return {
         "run": name,
         **group.key.setting._asdict(),
@@ -98,6 +128,9 @@ def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, 
         "draft_form": group.draft_form,
         "synthetic": group.synthetic,
         **{name: getattr(point, name) for name in _POINT},
+        "step_s": group.step_s,
+        **_ends("fit_alpha", group.alpha_ci),
+        **_ends("round", point.round_ci),
         "alpha_low": alpha[0],
         "alpha_high": alpha[1],
         "speedup_low": speedup[0],
@@ -106,4 +139,10 @@ def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, 
         "fit_c": group.c,
         "noise_floor": point.noise_floor,
         "lossless": point.lossless,
+        **{f"gap_{name}": point.gap.terms[name] if point.gap else None for name in TERMS},
+        "held_out": cell.speedup if cell else None,
+        "held_out_low": held_out[0],
+        "held_out_high": held_out[1],
+        "held_out_closed_form": cell.closed_form if cell else None,
+        "extrapolated": cell is not None and cell.extrapolated,
     }

@@ -7,9 +7,10 @@ names is Okabe and Ito's (2008), made to be told apart with any common colour bl
 
 from __future__ import annotations
 
+import inspect
 import math
 import textwrap
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from specbench import registry
 from specbench.analysis.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
 
@@ -39,6 +41,10 @@ DASHES: tuple[Any, ...] = (
     (0, (9, 2, 3, 2)),
 )
 INK = "#222222"
+NO_FORMULAS = {"text.parse_math": False}
+"""Names are text: what stands between two dollar signs is no formula."""
+
+_HEADING = "heading"
 # Several runs may be drawn together; whatever differs between them becomes part of a series' name.
 _SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p")
 
@@ -49,6 +55,19 @@ class Series(NamedTuple):
     colour: str
     marker: str
     dash: Any
+
+
+def drawn(name: str, frames: Mapping[str, pd.DataFrame]) -> Figure:
+    """The figure of that name, drawn from those of the frames that its parameters ask for.
+
+    Raises:
+        SpecbenchError: no such figure, or these frames have nothing to draw in it.
+    """
+    draw = registry.load("plots", name).draw
+    wanted = inspect.signature(draw).parameters
+    with matplotlib.rc_context(NO_FORMULAS):
+        figure: Figure = draw(**{key: frames[key] for key in wanted if key in frames})
+    return figure
 
 
 def measured(points: pd.DataFrame, figure: str) -> pd.DataFrame:
@@ -233,13 +252,12 @@ def error_bar_handle() -> Line2D:
 
 def heading(text: str) -> Line2D:
     """A line of text inside a legend, with no mark beside it."""
-    bold = text.replace(" ", "\\ ")
-    return Line2D([], [], linestyle="none", marker="none", label=f"$\\bf{{{bold}}}$")
+    return Line2D([], [], linestyle="none", marker="none", label=text, gid=_HEADING)
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
     """The figure's only legend, outside every panel, so that it never lies over data."""
-    figure.legend(
+    box = figure.legend(
         handles=list(handles),
         loc="outside right upper",
         frameon=False,
@@ -247,6 +265,9 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
         handlelength=2.8,
         labelspacing=0.45,
     )
+    for handle, text in zip(handles, box.get_texts(), strict=True):
+        if handle.get_gid() == _HEADING:
+            text.set_fontweight("bold")
 
 
 def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -> None:
@@ -275,8 +296,9 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> lis
         for suffix in formats:
             path = folder / f"{name}.{suffix}"
             metadata = {"Date": None} if suffix == "svg" else {}
-            with matplotlib.rc_context({"svg.hashsalt": "specbench"}):
+            with matplotlib.rc_context({"svg.hashsalt": "specbench", **NO_FORMULAS}):
                 figure.savefig(path, format=suffix, dpi=160, metadata=metadata)
+            figure.set_layout_engine("none")  # laying out takes longest, and the places are found
             written.append(path)
     except OSError as error:
         raise SpecbenchError(

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from specbench.plots import base
+from specbench.plots._settings import by_series
 from specbench.theory import closed_form
 
 if TYPE_CHECKING:
@@ -47,13 +48,11 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     gammas = base.ordered_looks(sorted(int(gamma) for gamma in points["gamma"].unique()))
     tasks = base.named_looks(base.unique(points["task"]))
     temperatures = sorted(points["temperature"].unique())
-    keys, fills = ["batch_size", "series"], dict(zip(temperatures, base.FILLS, strict=False))
+    keys, fills = ["batch_size"], dict(zip(temperatures, base.FILLS, strict=False))
     if len(temperatures) > len(base.FILLS):  # more than fills can tell apart: a panel for each
-        keys, fills = ["batch_size", "temperature", "series"], dict.fromkeys(temperatures, "full")
-    groups = [group for _, group in points.groupby(keys, sort=False)]
-    groups.sort(key=lambda group: tuple(group[keys[:-1]].iloc[0]))
-    series_count = points["series"].nunique()
-    figure, axes = base.panels(len(groups), series_count if 2 <= series_count <= 4 else 3, 3.4)
+        keys, fills = ["batch_size", "temperature"], dict.fromkeys(temperatures, "full")
+    groups, columns = by_series(points, keys)
+    figure, axes = base.panels(len(groups), columns, 3.4)
 
     for axis, group in zip(axes, groups, strict=True):
         _curves(axis, group, gammas)

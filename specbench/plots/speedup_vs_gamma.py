@@ -11,6 +11,7 @@ Trees and adaptive drafts have no model over gamma: a dotted line joins their me
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -18,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from specbench.plots import base
+from specbench.plots._settings import by_setting, setting_title, side_by_side
 from specbench.theory import closed_form
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CLOSED, _JOINED = (0, (4, 2)), (0, (1, 1.5))
-_DODGE = 0.12  # points of different drafters at one gamma stand side by side, in powers of two
+_DODGE = 0.12  # points of different drafters at one gamma stand side by side, in powers of two,
+_ROOM = 0.7  # and take at most this share of the way to the next gamma
 
 
 def draw(points: pd.DataFrame) -> Figure:
@@ -39,30 +42,18 @@ def draw(points: pd.DataFrame) -> Figure:
     """
     points = base.with_series(base.measured(points, "speedup-vs-gamma"))
     looks = base.named_looks(base.unique(points["series"]))
-    tasks = base.unique(points["task"])
-    settings = sorted(set(zip(points["batch_size"], points["temperature"], strict=True)))
-    groups = []
-    for batch_size, temperature in settings:
-        here = points[(points["temperature"] == temperature) & (points["batch_size"] == batch_size)]
-        groups += [here[here["task"] == task] for task in tasks if (here["task"] == task).any()]
-    columns = 4 if len(tasks) > 4 else len(tasks)  # a row per setting, where tasks fit in one
-    if len(tasks) == 1 or len(settings) > 2:
-        columns *= 4 // columns
+    gammas = sorted(int(gamma) for gamma in points["gamma"].unique())
+    ways = [math.log2(later / gamma) for gamma, later in pairwise(gammas)]
+    shifts = side_by_side(list(looks), _DODGE, _ROOM * min([*ways, 1.0]))
+    groups, columns = by_setting(points)
     figure, axes = base.panels(len(groups), columns)
 
     for axis, group in zip(axes, groups, strict=True):
         _lines(axis, group, looks)
-        _points(axis, group, looks)
+        _points(axis, group, looks, shifts)
         base.no_gain_line(axis, base.largest(group["noise_floor"]))
-        first = group.iloc[0]
-        axis.set_title(
-            base.wrapped(
-                f"{first['task']} · T = {first['temperature']:g} · batch {first['batch_size']:g}",
-                36,
-            ),
-            fontsize=9.5,
-        )
-    _axis_of_gammas(axes[0], sorted(int(gamma) for gamma in points["gamma"].unique()))
+        axis.set_title(setting_title(group), fontsize=9.5)
+    _axis_of_gammas(axes[0], gammas)
     reach = points[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
     axes[0].set_ylim(0.0, max(1.6, 1.08 * float(reach)))
     base.put_title(figure, points, "Speedup against gamma: theory and measurement")
@@ -103,14 +94,14 @@ def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> No
         )
 
 
-def _points(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> None:
+def _points(
+    axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series], shifts: dict[str, float]
+) -> None:
     """What was measured; where no model runs through the points they are joined."""
-    names = list(looks)
     for series, rows in group.groupby("series", sort=False):
         look, rows = looks[str(series)], rows.sort_values("gamma")
-        place = names.index(str(series)) - (len(names) - 1) / 2
         axis.errorbar(
-            rows["gamma"] * 2.0 ** (_DODGE * place),
+            rows["gamma"] * 2.0 ** shifts[str(series)],
             rows["speedup"],
             yerr=base.error_bars(rows["speedup_low"], rows["speedup"], rows["speedup_high"]),
             linestyle="none" if (rows["draft_form"] == "chain").all() else _JOINED,
@@ -138,7 +129,7 @@ def _meaning_of_gamma(points: pd.DataFrame) -> str:
 
 def _axis_of_gammas(axis: Axes, gammas: list[int]) -> None:
     axis.set_xscale("log", base=2)
-    axis.set_xlim(gammas[0] / 1.25, gammas[-1] * 1.25)
+    axis.set_xlim(gammas[0] / 1.32, gammas[-1] * 1.32)
     axis.xaxis.set_major_locator(FixedLocator(gammas))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from specbench.analysis.gap import TERMS
 from specbench.records.schema import Cell
 from specbench.theory import closed_form
 
@@ -39,6 +40,10 @@ def points(
         tau = closed_form.expected_tokens(alpha, gamma)
         extended = closed_form.extended_speedup(tau, gamma, c, v, 0.03)
         speedup = extended * (1 + 0.03 * rng.normal())
+        closed = closed_form.speedup(group_alpha, gamma, c)
+        chain = draft_form(drafter) == "chain"
+        gaps = [-0.02, 0.0, -0.01, -0.04 * gamma, -0.02, -0.01]
+        gaps.append(float(np.log(speedup / closed)) - sum(gaps))
         rows.append(
             {
                 "run": "main",
@@ -64,13 +69,20 @@ def points(
                 "speedup": speedup,
                 "speedup_low": speedup - 0.12,
                 "speedup_high": speedup + 0.12,
-                "closed_form": closed_form.speedup(group_alpha, gamma, c)
-                if draft_form(drafter) == "chain"
-                else float("nan"),
+                "closed_form": closed if chain else float("nan"),
                 "extended": extended,
                 "fit_alpha": group_alpha,
                 "fit_c": c,
                 "noise_floor": 0.03,
+                **{
+                    f"gap_{term}": gap if chain else float("nan")
+                    for term, gap in zip(TERMS, gaps, strict=True)
+                },
+                "held_out": extended if chain and len(gammas) > 2 else float("nan"),
+                "held_out_low": extended * 0.85,
+                "held_out_high": extended * 1.2,
+                "held_out_closed_form": closed if chain else float("nan"),
+                "extrapolated": gamma in (min(gammas), max(gammas)),
             }
         )
     return pd.DataFrame(rows)

@@ -1,0 +1,193 @@
+"""A run as claims read it: what was fitted of each drafter, and sums by conversation behind it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specbench.analysis.fit import GammaFit, GroupFit, RunFit, Setting
+from specbench.analysis.names import gamma_label, short_names
+from specbench.analysis.pooling import Group, Raw, RawTables, groups
+from specbench.records.reading import Run
+from specbench.records.schema import CellRecord
+from specbench.records.spec_text import split_spec
+from specbench.records.steps import Columns, integers, values
+from specbench.theory.clusters import Numbers
+
+Column = Callable[[Columns], ArrayLike]
+"""From a table of rounds to one number per row."""
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """One drafter in one setting: its fit and the cells behind it.
+
+    Attributes:
+        name: the drafter as texts show it.
+    """
+
+    fit: GroupFit
+    group: Group
+    name: str
+
+    @property
+    def setting(self) -> Setting:
+        """The setting."""
+        return self.fit.key.setting
+
+    @property
+    def kind(self) -> str:
+        """The drafter's kind, e.g. ngram or model."""
+        return self.fit.key.drafter.partition(":")[0].partition(",")[0]
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether there are raw rounds; imported results have none."""
+        return self.fit.imported_from is None
+
+    @property
+    def points(self) -> dict[int, GammaFit]:
+        """gamma -> what was measured."""
+        return {point.gamma: point for point in self.fit.points}
+
+    def where(self, *leave_out: str, gamma: int | None = None) -> str:
+        """The cells in words, without the fields that the comparison names itself."""
+        setting = self.setting
+        parts = {
+            "task": setting.task,
+            "temperature": f"T = {setting.temperature:g}",
+            "batch_size": f"batch {setting.batch_size}",
+        }
+        told = [text for field, text in parts.items() if field not in leave_out]
+        label = f" γ = {gamma_label(self.fit.draft_form, gamma)}" if gamma is not None else ""
+        return f"{self.name}{label} ({', '.join(told)})"
+
+    def cost(self, name: str) -> float | None:
+        """A number of what a forward moves (see specbench.records.summary.Cost), if recorded."""
+        return cost_of([cell for cells in self.group.cells.values() for cell in cells], name)
+
+
+class View:
+    """A fitted run with its raw tables, each read when first asked for."""
+
+    def __init__(self, run: Run, fitted: RunFit) -> None:
+        by_key = {group.key: group for group in groups(run.cells)}
+        names = short_names(fit.key.drafter for fit in fitted.groups)
+        found = [
+            Drafted(fit, _fitted(by_key[fit.key], fit), names[fit.key.drafter])
+            for fit in fitted.groups
+        ]
+        self.manifest, self.cells, self._tables = run.manifest, run.cells, RawTables(run)
+        self.everything = tuple(found)
+        self.drafted = tuple(one for one in found if not one.fit.synthetic)
+        """Without synthetic drafters, whose acceptance somebody chose."""
+        self.chains = tuple(one for one in self.drafted if one.fit.draft_form == "chain")
+
+    def raw(self, one: Drafted, gamma: int) -> Raw:
+        """Rounds and requests of one gamma, repeats joined."""
+        return self._tables.joined(one.group.cells[gamma])
+
+    def baselines(self, one: Drafted) -> Raw | None:
+        """Rounds and requests of its baselines, joined; None without any."""
+        return self._tables.joined(one.group.baselines) if one.group.baselines else None
+
+    def sums(
+        self, one: Drafted, top: Column, bottom: Column, gammas: Iterable[int]
+    ) -> dict[str, Numbers]:
+        """conversation -> sums [2] of two columns over the rounds of some gammas."""
+        return by_conversation((self.raw(one, gamma) for gamma in gammas), top, bottom)
+
+
+def by_conversation(raw: Iterable[Raw], top: Column, bottom: Column) -> dict[str, Numbers]:
+    """conversation -> sums [2] of two columns over the rounds of some tables."""
+    sums: dict[str, Numbers] = {}
+    for rounds, requests in raw:
+        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+        names, of_request = np.unique(conversations, return_inverse=True)
+        cluster = of_request[integers(rounds, "request")]
+        columns = [np.bincount(cluster, np.asarray(c(rounds)), names.size) for c in (top, bottom)]
+        for name, pair in zip(names.tolist(), np.column_stack(columns), strict=True):
+            if pair[1]:
+                sums[name] = sums.get(name, np.zeros(2)) + pair
+    return sums
+
+
+def accepted(rounds: Columns) -> ArrayLike:
+    """Drafted tokens accepted, per row and round."""
+    return integers(rounds, "num_accepted")
+
+
+def evaluated(rounds: Columns) -> ArrayLike:
+    """Drafted tokens evaluated, per row and round."""
+    return integers(rounds, "num_evaluated")
+
+
+def ones(rounds: Columns) -> ArrayLike:
+    """One per row and round."""
+    return np.ones(integers(rounds, "round").size)
+
+
+def extremes(found: Iterable[Drafted], field: str) -> Iterator[tuple[Drafted, Drafted]]:
+    """Of those alike in all but one field of their setting, the smallest and the largest value."""
+    for alike in _alike(found, field):
+        ordered = sorted(alike, key=lambda one: _value(one, field))
+        if len(ordered) > 1:
+            yield ordered[0], ordered[-1]
+
+
+def task_pairs(
+    found: Iterable[Drafted], left: Sequence[str], right: Sequence[str]
+) -> Iterator[tuple[Drafted, Drafted]]:
+    """Those alike in all but the task: each of the left tasks with each of the right ones."""
+    for alike in _alike(found, "task"):
+        for one, other in combinations(alike, 2):
+            if one.setting.task in left and other.setting.task in right:
+                yield one, other
+            elif other.setting.task in left and one.setting.task in right:
+                yield other, one
+
+
+def shared_gammas(left: Drafted, right: Drafted) -> list[int]:
+    """Gammas that both were measured at."""
+    return sorted(left.group.cells.keys() & right.group.cells.keys())
+
+
+def without_tree(drafter: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """A SPEC's kind and options without those that make its drafts trees."""
+    head, options = split_spec(drafter)
+    return head, tuple(option for option in options if option[0] not in ("tree", "topk"))
+
+
+def cost_of(cells: Sequence[CellRecord], name: str) -> float | None:
+    """A number of the cost that records keep; None where none of them has it."""
+    for cell in cells:
+        cost: dict[str, Any] = (cell.model_extra or {}).get("cost") or {}
+        value = cost.get(name)
+        if value is not None:
+            return float(value)
+    return None
+
+
+def _fitted(group: Group, fit: GroupFit) -> Group:
+    """The group without gammas whose cells could not be used."""
+    measured = {point.gamma for point in fit.points}
+    cells = {gamma: cells for gamma, cells in group.cells.items() if gamma in measured}
+    return replace(group, cells=cells)
+
+
+def _alike(found: Iterable[Drafted], field: str) -> Iterable[list[Drafted]]:
+    alike: dict[tuple[Any, ...], list[Drafted]] = defaultdict(list)
+    for one in found:
+        others = {name: value for name, value in one.setting._asdict().items() if name != field}
+        alike[(one.fit.key.drafter, *others.values())].append(one)
+    return alike.values()
+
+
+def _value(one: Drafted, field: str) -> Any:
+    return getattr(one.setting, field)

@@ -1,0 +1,153 @@
+"""The last tables of ``specbench fit``: how far the run is from limits of hardware and drafting."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from specbench.analysis.names import gamma_label, short_names
+from specbench.cli._output import beside_label, number, print_table
+
+if TYPE_CHECKING:
+    from specbench.analysis.limits import DraftingLimit, Limits, StepLimit, VerifyLimit
+
+_STEPS = ("task", "T", "B", "step ms", "bytes ms", "of step", "operations ms", "of step")
+_VERIFY = ("B", "γ", "tokens", "v measured", "lowest–highest", "roofline v")
+_DRAFTING = ("drafter", "T", "B", "γ", "verified", "accepted", "reference", "α", "max p")
+_LABEL_WIDTH = 16
+
+
+def print_limits(limits: Limits) -> None:
+    """Print what is known, then what the run lacks for the rest."""
+    if limits.steps:
+        rows = [row for step in limits.steps for row in _step(step)]
+        print_table("limits: a plain decoding step", _STEPS, rows)
+    known = [limit for limit in limits.verification if limit.roofline is not None]
+    if known:
+        print_table("limits: verification (v), over drafters and tasks", _VERIFY, _verify(known))
+    if limits.drafting:
+        names = short_names(limit.key.drafter for limit in limits.drafting)
+        rows = [row for limit in limits.drafting for row in _drafting(limit, names)]
+        print_table("limits: drafting above T = 0", _DRAFTING, rows)
+    if limits.steps:
+        print("bytes ms: weights and K/V at the measured peak bandwidth, no step is faster;")
+        print("operations ms: at the measured matmul rate · tokens: of one target forward")
+    if limits.drafting:
+        print("accepted: drafted tokens per round · reference: what the target's entropy sets")
+        print("for as many verified tokens (asymptotic, no bound) · max p: the target's, where")
+        print("one-hot chains are evaluated: their α is above it by chance only")
+    for sentence in limits.lacking:
+        print(textwrap.fill(f"limits: {sentence}", 80, subsequent_indent="  "))
+
+
+def limits_document(limits: Limits) -> dict[str, Any]:
+    """All limits as plain data, for JSON."""
+    return {
+        "bandwidth_bytes_per_s": limits.machine.bandwidth_bytes_per_s,
+        "matmul_flops_per_s": limits.machine.matmul_flops_per_s,
+        "steps": [_step_document(step) for step in limits.steps],
+        "verification": [
+            {
+                **limit.key.setting._asdict(),
+                "drafter": limit.key.drafter,
+                "gamma": limit.gamma,
+                "tokens": limit.tokens,
+                "verify_s": limit.verify_s,
+                "v": limit.v,
+                "roofline_v": limit.roofline,
+            }
+            for limit in limits.verification
+        ],
+        "drafting": [
+            {
+                **limit.key.setting._asdict(),
+                "drafter": limit.key.drafter,
+                "gamma": limit.gamma,
+                "verified_tokens": limit.verified,
+                "accepted_tokens": limit.accepted,
+                "accepted_reference": limit.reference,
+                "alpha": limit.alpha,
+                "mean_max_p": limit.most_one_hot,
+            }
+            for limit in limits.drafting
+        ],
+        "lacking": list(limits.lacking),
+    }
+
+
+def _step_document(step: StepLimit) -> dict[str, Any]:
+    return {
+        **step.setting._asdict(),
+        "step_s": step.step_s,
+        "bytes": step.forward.bytes,
+        "shortest_step_s": step.moving_s,
+        "bandwidth_share": step.bandwidth_share,
+        "computing_s": step.computing_s,
+        "compute_share": step.compute_share,
+        "compute_bound_from_tokens": step.compute_bound_from,
+    }
+
+
+def _step(step: StepLimit) -> list[list[str]]:
+    row = [
+        f"{step.setting.temperature:g}",
+        str(step.setting.batch_size),
+        _milliseconds(step.step_s),
+        _milliseconds(step.moving_s),
+        _share(step.bandwidth_share),
+        _milliseconds(step.computing_s),
+        _share(step.compute_share),
+    ]
+    return beside_label(step.setting.task, [row], _LABEL_WIDTH)
+
+
+def _verify(limits: Sequence[VerifyLimit]) -> list[list[str]]:
+    """A row per batch size and gamma, the medians over drafters and tasks."""
+    rows = []
+    places = {(limit.key.setting.batch_size, limit.gamma) for limit in limits}
+    for batch_size, gamma in sorted(places):
+        here = [
+            limit
+            for limit in limits
+            if (limit.key.setting.batch_size, limit.gamma) == (batch_size, gamma)
+        ]
+        measured = [limit.v for limit in here if limit.v is not None]
+        spread = f"{min(measured):.2f}–{max(measured):.2f}" if measured else "-"
+        tokens = median(limit.tokens for limit in here)
+        roofline = median(limit.roofline or 0.0 for limit in here)
+        rows.append(
+            [
+                str(batch_size),
+                str(gamma),
+                f"{tokens:.1f}",
+                number(median(measured) if measured else None),
+                spread,
+                number(roofline),
+            ]
+        )
+    return rows
+
+
+def _drafting(limit: DraftingLimit, names: dict[str, str]) -> list[list[str]]:
+    setting = limit.key.setting
+    row = [
+        f"{setting.temperature:g}",
+        str(setting.batch_size),
+        gamma_label("chain", limit.gamma),
+        f"{limit.verified:.1f}",
+        number(limit.accepted),
+        number(limit.reference),
+        number(limit.alpha),
+        number(limit.most_one_hot),
+    ]
+    return beside_label(f"{names[limit.key.drafter]} {setting.task}", [row], _LABEL_WIDTH)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.3g}"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"

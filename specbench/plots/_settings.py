@@ -1,0 +1,74 @@
+"""How points are cut up into panels, what stands on top of them, and what stands side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specbench.plots import base
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+_MOST_COLUMNS = 5
+
+
+def by_setting(points: pd.DataFrame) -> tuple[list[pd.DataFrame], int]:
+    """The rows of each setting, and how many panels stand side by side.
+
+    Batch sizes and temperatures follow each other, a row of panels for each where its tasks fit in
+    one.
+    """
+    tasks = base.unique(points["task"])
+    settings = sorted(set(zip(points["batch_size"], points["temperature"], strict=True)))
+    groups = []
+    for batch_size, temperature in settings:
+        here = points[(points["temperature"] == temperature) & (points["batch_size"] == batch_size)]
+        groups += [here[here["task"] == task] for task in tasks if (here["task"] == task).any()]
+    columns = 4 if len(tasks) > 4 else len(tasks)
+    together = 4 // columns  # settings that fit into one row of panels
+    if len(tasks) == 1 or (len(settings) > 2 and len(settings) % together == 0):
+        columns *= together
+    return groups, columns
+
+
+def by_series(points: pd.DataFrame, keys: Sequence[str]) -> tuple[list[pd.DataFrame], int]:
+    """The rows of each drafter and setting, and how many panels stand side by side.
+
+    A row of panels for each setting where all drafters fit in one, else for each drafter.
+
+    Args:
+        points: with their ``series``.
+        keys: columns that make a setting, the first one varying slowest.
+    """
+    series = base.unique(points["series"])
+    settings = sorted(set(points[list(keys)].itertuples(index=False, name=None)))
+    across = len(series) if len(settings) > 1 or len(series) in (2, 4) else 3
+    order = [(setting, name) for setting in settings for name in series]
+    if len(settings) > 1 and (len(series) == 1 or len(series) > _MOST_COLUMNS):
+        across = min(len(settings), _MOST_COLUMNS)
+        order.sort(key=lambda panel: series.index(panel[1]))
+    groups = {
+        (key[:-1], key[-1]): rows for key, rows in points.groupby([*keys, "series"], sort=False)
+    }
+    return [groups[panel] for panel in order if panel in groups], across
+
+
+def side_by_side(series: Sequence[str], widest: float, room: float) -> dict[str, float]:
+    """How far to shift each series, so that points at one place don't cover each other.
+
+    Args:
+        widest: from one to the next, where there are few.
+        room: for all of them.
+    """
+    step = min(widest, room / max(len(series), 1))
+    return {name: (place - (len(series) - 1) / 2) * step for place, name in enumerate(series)}
+
+
+def setting_title(rows: pd.DataFrame, extra: str = "") -> str:
+    """The setting of some rows, and something more about them, in lines that fit on a panel."""
+    first = rows.iloc[0]
+    text = f"{first['task']} · T = {first['temperature']:g} · batch {first['batch_size']:g}"
+    lines = [base.wrapped(text, 36)]
+    return "\n".join([*lines, base.wrapped(extra, 36)] if extra else lines)

@@ -1,0 +1,122 @@
+"""Acceptance by position in the draft, beside one alpha for all and the model that predicts best.
+
+One panel per task, temperature and batch size. If acceptance were i.i.d., a drafter's points would
+lie on its dashed line. Where that is rejected, and another model predicted a draft length left out
+better, predictions use that one: the solid line. Deep positions are reached by few rounds, as their
+intervals show. Chains only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from specbench.errors import SpecbenchError
+from specbench.plots import base
+from specbench.plots._settings import by_setting, setting_title, side_by_side
+from specbench.theory.acceptance import Iid
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_IID = (0, (4, 2))
+_BEYOND = 0.45  # the outermost positions: so far a line reaches
+_DODGE, _ROOM = 0.16, 0.7  # between drafters at one position, and for all of them
+
+
+def draw(positions: pd.DataFrame) -> Figure:
+    """Draw acceptance over positions.
+
+    Args:
+        positions: a frame as :func:`specbench.analysis.more_frames.positions_frame` gives it.
+
+    Raises:
+        SpecbenchError: there is no chain of which a token was evaluated.
+    """
+    if not len(positions):
+        raise SpecbenchError(
+            "nothing to draw in acceptance-by-position: no draft of fixed length was evaluated in "
+            "rounds of this run (trees, gamma=auto and imported results have no such positions)",
+            "Draw --figure speedup-vs-gamma",
+        )
+    positions = base.with_series(positions)
+    looks = base.named_looks(base.unique(positions["series"]))
+    shifts = side_by_side(list(looks), _DODGE, _ROOM)
+    groups, columns = by_setting(positions)
+    figure, axes = base.panels(len(groups), columns)
+    for axis, group in zip(axes, groups, strict=True):
+        axis.set_title(setting_title(group), fontsize=9.5)
+        for series, look in looks.items():
+            rows = group[group["series"] == series].sort_values("position")
+            if len(rows):
+                _drafter(axis, rows, look, shifts[series])
+    first = axes[0]
+    first.set_ylim(-0.03, 1.03)
+    first.set_xlim(0.5 - _BEYOND / 2, float(positions["position"].max()) + 0.5 + _BEYOND / 2)
+    first.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    base.put_title(figure, positions, "Acceptance by position in the draft")
+    figure.supxlabel("position in the draft (tokens)", fontsize=10)
+    figure.supylabel("accepted / evaluated at the position", fontsize=10)
+    base.legend(figure, _legend(looks))
+    return figure
+
+
+def _drafter(axis: Axes, rows: pd.DataFrame, look: base.Series, shift: float) -> None:
+    axis.errorbar(
+        rows["position"] + shift,
+        rows["alpha"],
+        yerr=base.error_bars(rows["alpha_low"], rows["alpha"], rows["alpha_high"]),
+        linestyle="none",
+        marker=look.marker,
+        markersize=5.5,
+        color=look.colour,
+        markeredgecolor=base.INK,
+        markeredgewidth=0.5,
+        elinewidth=1.0,
+        capsize=2,
+        zorder=3,
+    )
+    ends = [float(rows["position"].min()) - _BEYOND, float(rows["position"].max()) + _BEYOND]
+    alpha = float(rows["iid_alpha"].iloc[0])
+    axis.plot(
+        ends,
+        [alpha, alpha],
+        color=look.colour,
+        linestyle=_IID,
+        linewidth=1.1,
+        marker=look.marker,  # tells whose it is without colour
+        markersize=4,
+        markerfacecolor="white",
+        zorder=2,
+    )
+    if rows["model"].iloc[0] == Iid.name:
+        return
+    axis.plot(
+        rows["position"],
+        rows["model_alpha"],
+        color=look.colour,
+        linewidth=1.4,
+        marker="_",  # a single position gives no line to see
+        markersize=9,
+        zorder=2.5,
+    )
+
+
+def _legend(looks: dict[str, base.Series]) -> list[Line2D]:
+    handles = [base.heading("Drafter")]
+    for series, look in looks.items():
+        handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
+    iid = Line2D([], [], color=base.INK, linestyle=_IID, marker="o", label="i.i.d.: one α")
+    iid.set(markersize=4, markerfacecolor="white")
+    return [
+        *handles,
+        base.heading("Acceptance"),
+        base.mark("o", "full", "measured"),
+        base.error_bar_handle(),
+        iid,
+        Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="model in its place"),
+    ]
