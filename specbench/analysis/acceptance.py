@@ -153,10 +153,25 @@ def judge(sample: Sample) -> Acceptance | None:
     if one is None:
         return None
     test, choice = iid_test(sample), choose_model(sample)
-    model: AcceptanceModel = one
-    if choice is not None and test.p_value is not None and test.p_value <= SIGNIFICANT:
-        model = choice.winner
+    model = _chosen(one, test, choice)
     return Acceptance(one.alpha, _positions(sample), test, overdispersion(sample), choice, model)
+
+
+def model_for(sample: Sample) -> AcceptanceModel | None:
+    """What predictions use, as :func:`judge` decides; None where no token was evaluated."""
+    one = Iid.fit(sample)
+    if one is None:
+        return None
+    test = iid_test(sample)
+    return _chosen(one, test, choose_model(sample) if _rejects(test) else None)
+
+
+def _rejects(test: IidTest) -> bool:
+    return test.p_value is not None and test.p_value <= SIGNIFICANT
+
+
+def _chosen(one: Iid, test: IidTest, choice: ModelChoice | None) -> AcceptanceModel:
+    return choice.winner if choice is not None and _rejects(test) else one
 
 
 def sample_of(raw: Mapping[int, Raw]) -> Sample:

@@ -1,4 +1,4 @@
-"""Fits and recommendations as plain data, for JSON and CSV: the names other people's scripts read.
+"""Fits as plain data, for JSON and CSV: the names other people's scripts read.
 
 Intervals are [low, high] in JSON and two columns in CSV; what is not known is null or empty.
 """
@@ -11,10 +11,12 @@ from typing import Any
 
 from specbench.analysis.acceptance import Acceptance
 from specbench.analysis.fit import GammaFit, GroupFit, RunFit, Setting
-from specbench.analysis.model import ModelPoint
-from specbench.analysis.optimal import Answer, Choice, DrafterAnswer
-
-_INTERVALS = ("alpha_ci", "c_ci", "speedup_ci", "cost_ci")
+from specbench.analysis.prediction_document import (
+    costs_document,
+    errors_document,
+    prediction_columns,
+    prediction_document,
+)
 
 
 def fit_document(run: RunFit) -> dict[str, Any]:
@@ -48,67 +50,7 @@ def fit_rows(run: RunFit) -> list[dict[str, Any]]:
             "iid_p_value": group.acceptance.test.p_value if group.acceptance else None,
             "acceptance_model": group.acceptance.model.name if group.acceptance else None,
         }
-        rows += [{**head, **_flat(_point(point))} for point in group.points]
-    return rows
-
-
-def optimal_document(answer: Answer) -> dict[str, Any]:
-    """``specbench optimal-gamma RUN --format json``."""
-    return {
-        "groups": [
-            {
-                **_setting(group.fit.key.setting),
-                "drafter": group.fit.key.drafter,
-                "draft_form": group.fit.draft_form,
-                "synthetic": group.fit.synthetic,
-                "alpha": group.fit.alpha,
-                "alpha_ci": _list(group.fit.alpha_ci),
-                "cost": group.fit.c,
-                "cost_ci": _list(group.fit.c_ci),
-                "overhead": group.fit.overhead,
-                "noise_floor": group.fit.noise_floor,
-                "acceptance": _acceptance(group.fit.acceptance),
-                "best": _choice(group.best),
-                "curve": [_curve_point(group, point) for point in group.curve],
-            }
-            for group in answer.groups
-        ],
-        "policy": [
-            {
-                **_setting(policy.setting),
-                "drafter": policy.drafter,
-                **_choice(policy.choice),
-                "options": policy.options,
-                "decided": policy.decided,
-                "reason": policy.reason,
-            }
-            for policy in answer.policy
-        ],
-        "warnings": list(answer.notes),
-    }
-
-
-def optimal_rows(answer: Answer) -> list[dict[str, Any]]:
-    """``specbench optimal-gamma RUN --format csv``: every drafter's curve, a row per gamma."""
-    chosen = {(p.setting, p.drafter): p.choice.gamma for p in answer.policy}
-    rows = []
-    for group in answer.groups:
-        key = group.fit.key
-        for point in group.curve:
-            rows.append(
-                {
-                    **_setting(key.setting),
-                    "drafter": key.drafter,
-                    "draft_form": group.fit.draft_form,
-                    "synthetic": group.fit.synthetic,
-                    "alpha": group.fit.alpha,
-                    "cost": group.fit.c,
-                    **_flat(_curve_point(group, point)),
-                    "best": point.gamma == group.best.gamma,
-                    "recommended": point.gamma > 0
-                    and chosen.get((key.setting, key.drafter)) == point.gamma,
-                }
-            )
+        rows += [{**head, **_row(group, point)} for point in group.points]
     return rows
 
 
@@ -119,19 +61,24 @@ def _group(group: GroupFit) -> dict[str, Any]:
         "draft_form": group.draft_form,
         "synthetic": group.synthetic,
         "alpha": group.alpha,
-        "alpha_ci": _list(group.alpha_ci),
+        "alpha_ci": as_list(group.alpha_ci),
         "c": group.c,
-        "c_ci": _list(group.c_ci),
+        "c_ci": as_list(group.c_ci),
+        "step_s": group.step_s,
         "overhead": group.overhead,
         "noise_floor": group.noise_floor,
         "num_prompts": group.num_prompts,
-        "acceptance": _acceptance(group.acceptance),
+        "acceptance": acceptance_document(group.acceptance),
+        "costs": costs_document(group.costs),
+        "errors": errors_document(group),
+        "prediction": prediction_document(group),
         "points": [_point(point) for point in group.points],
         "warnings": list(group.warnings),
     }
 
 
-def _acceptance(found: Acceptance | None) -> dict[str, Any] | None:
+def acceptance_document(found: Acceptance | None) -> dict[str, Any] | None:
+    """The verdict on a group's acceptance; None where there is none."""
     if found is None:
         return None
     spread, choice = found.spread, found.choice
@@ -142,7 +89,7 @@ def _acceptance(found: Acceptance | None) -> dict[str, Any] | None:
         "likelihood_ratio": found.test.statistic,
         "clusters": found.test.clusters,
         "alpha_by_position": [position.alpha for position in found.positions],
-        "alpha_ci_by_position": [_list(position.alpha_ci) for position in found.positions],
+        "alpha_ci_by_position": [as_list(position.alpha_ci) for position in found.positions],
         "evaluated_by_position": [position.evaluated for position in found.positions],
         "alpha_sd_between_conversations": spread.sd if spread else None,
         "alpha_sd_ci": [spread.low, spread.high] if spread else None,
@@ -160,54 +107,39 @@ def _point(point: GammaFit) -> dict[str, Any]:
         **asdict(point),
         "error_closed_form": point.error_closed_form,
         "error_extended": point.error_extended,
+        "gap": dict(point.gap.terms) if point.gap else None,
     }
-    return {name: _list(value) if name in _INTERVALS else value for name, value in fields.items()}
-
-
-def _choice(choice: Choice) -> dict[str, Any]:
-    evidence = choice.evidence
     return {
-        "gamma": choice.gamma,
-        "speedup": choice.speedup,
-        "measured_gamma": evidence.gamma if evidence else None,
-        "measured_speedup": evidence.speedup if evidence else None,
-        "speedup_ci": _list(evidence.speedup_ci) if evidence else None,
-        "against": choice.against or None,
+        name: as_list(value) if name.endswith("_ci") else value for name, value in fields.items()
     }
 
 
-def _curve_point(group: DrafterAnswer, point: ModelPoint) -> dict[str, Any]:
-    measured = next((found for found in group.fit.points if found.gamma == point.gamma), None)
-    return {
-        "gamma": point.gamma,
-        "tokens_per_round": point.tokens_per_round,
-        "speedup": point.speedup,
-        "source": point.source,
-        "measured_speedup": measured.speedup if measured else None,
-        "speedup_ci": _list(measured.speedup_ci) if measured else None,
-        "draft_length_mean": measured.draft_length_mean if measured else None,
-    }
+def _row(group: GroupFit, point: GammaFit) -> dict[str, Any]:
+    fields = _point(point)
+    del fields["gap"]
+    return {**flat(fields), **prediction_columns(group, point)}
 
 
 def _setting(setting: Setting) -> dict[str, Any]:
     return setting._asdict()
 
 
-def _list(interval: tuple[float, float] | None) -> list[float] | None:
+def as_list(interval: tuple[float, float] | None) -> list[float] | None:
+    """An interval as JSON has it."""
     return None if interval is None else list(interval)
 
 
-def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+def flat(fields: dict[str, Any]) -> dict[str, Any]:
     """Intervals as two columns, other lists as JSON in one."""
-    flat: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in fields.items():
-        if name in _INTERVALS:
-            flat |= _ends(name.removesuffix("_ci"), value)
+        if name.endswith("_ci"):
+            columns |= _ends(name.removesuffix("_ci"), value)
         elif isinstance(value, list):
-            flat[name] = json.dumps(value)
+            columns[name] = json.dumps(value)
         else:
-            flat[name] = value
-    return flat
+            columns[name] = value
+    return columns
 
 
 def _ends(name: str, interval: tuple[float, float] | list[float] | None) -> dict[str, Any]:

@@ -21,8 +21,11 @@ from typing import Any
 
 from specbench.analysis import imported
 from specbench.analysis.acceptance import Acceptance, judge_acceptance
-from specbench.analysis.checking import violations
+from specbench.analysis.checking import Violations, violations
 from specbench.analysis.costs import Costs, counts_by_conversation
+from specbench.analysis.evidence import Evidence, evidence_of
+from specbench.analysis.gap import Gap, decompose
+from specbench.analysis.memory import Memory, memory_of
 from specbench.analysis.model import MeasuredRounds, RoundModel, expected_tokens, model_of
 from specbench.analysis.notes import run_notes
 from specbench.analysis.pooling import (
@@ -35,13 +38,19 @@ from specbench.analysis.pooling import (
     Setting,
     groups,
 )
+from specbench.analysis.prediction import Errors, Prediction, predict
+from specbench.analysis.waits import Waits, waits_of
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns, integers
 from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
+from specbench.theory.cost_model import CostFit, fit_costs
 from specbench.theory.intervals import ratio_interval
+
+_UNUSED = ("prompt_id", "overlap", "path")
+"""Columns of rounds that no fit looks at: texts and lists, which are slow to read."""
 
 __all__ = ["DIVERGED", "GammaFit", "GroupFit", "GroupKey", "RunFit", "Setting", "fit_run"]
 
@@ -54,6 +63,8 @@ class GammaFit:
     baseline that is everything but the acceptance.
 
     Attributes:
+        draft_t1, verify_t1, other_t1: mean times of a round's parts, whatever was drafted in it.
+        round_ci: 95% interval of their sum.
         cut_share: tokens cut at stop tokens and length limits / tokens committed before the cut:
             the models don't know them, so long outputs come closer to the models.
         draft_length_counts: rounds that drafted 0, 1, ..., gamma tokens, or levels of a tree.
@@ -66,6 +77,7 @@ class GammaFit:
             survived.
         noise_floor: how much the block's baselines differ.
         lossless: the worst verdict of the cells.
+        gap: between closed form and measured speedup, term by term; None where one is not known.
     """
 
     gamma: int
@@ -83,12 +95,17 @@ class GammaFit:
     c: float | None
     v: float | None
     overhead: float | None
+    draft_t1: float | None
+    verify_t1: float | None
+    other_t1: float | None
+    round_ci: tuple[float, float] | None
     speedup: float | None
     speedup_ci: tuple[float, float] | None
     closed_form: float | None
     extended: float | None
     noise_floor: float | None
     lossless: str | None
+    gap: Gap | None = None
 
     @property
     def error_closed_form(self) -> float | None:
@@ -108,6 +125,7 @@ class GroupFit:
     Attributes:
         draft_form: what gamma means; alpha can be compared between chains only.
         c: time of one drafter step in units of T1; None without a baseline.
+        step_s: T1 in seconds.
         overhead: mean remaining time of a round in units of T1, over all gammas.
         num_prompts: conversations that the intervals rest on.
         model: the extended model, for trees and adaptive drafts at measured gammas only; None
@@ -115,6 +133,13 @@ class GroupFit:
         points: one per measured gamma, ascending.
         acceptance: whether one alpha describes it, and what does; None for trees, adaptive drafts,
             imported cells, and where nothing was evaluated.
+        costs: of a round over the draft length; None with fewer than three gammas, without a
+            baseline, for trees and adaptive drafts. Of imported cells only the sums are known.
+        prediction: each gamma from the others; None in the same cases and for imported cells.
+        evidence: sums by conversation and time block; None without a baseline and for imported
+            cells.
+        waits: for first tokens; None of imported cells.
+        memory: what is recorded of it.
     """
 
     key: GroupKey
@@ -123,6 +148,7 @@ class GroupFit:
     alpha_ci: tuple[float, float] | None
     c: float | None
     c_ci: tuple[float, float] | None
+    step_s: float | None
     overhead: float | None
     noise_floor: float | None
     num_prompts: int
@@ -131,11 +157,26 @@ class GroupFit:
     warnings: tuple[str, ...]
     imported_from: str | None = None  # the tool whose summaries stand in for rounds
     acceptance: Acceptance | None = None
+    costs: CostFit | None = None
+    prediction: Prediction | None = None
+    evidence: Evidence | None = None
+    waits: Waits | None = None
+    memory: Memory | None = None
 
     @property
     def synthetic(self) -> bool:
         """Whether alpha was chosen by the user instead of measured on a real drafter."""
         return self.key.drafter.partition(":")[0] == SYNTHETIC
+
+    @property
+    def errors_closed_form(self) -> Errors | None:
+        """Of the closed form over gammas, each one's own measurement being in alpha and c."""
+        return _scored([point.error_closed_form for point in self.points])
+
+    @property
+    def errors_extended(self) -> Errors | None:
+        """Of the extended model over gammas, with each one's own round times."""
+        return _scored([point.error_extended for point in self.points])
 
 
 @dataclass(frozen=True)
@@ -154,24 +195,31 @@ def fit_run(run: Run) -> RunFit:
     """Fit every group of a run.
 
     Raises:
-        SpecbenchError: the run has no finished speculative cell, or a table can't be read.
+        SpecbenchError: the run has no finished speculative cell whose counts can be, or a table
+            can't be read.
     """
     failed = tuple(cell for cell in run.cells if cell.status != "ok")
-    found = groups(run.cells)
+    tables = RawTables(run, without=_UNUSED)
+    wrong = violations(run, tables)
+    found = groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
     if not found:
-        raise _nothing(run, failed)
-    tables = RawTables(run)
+        raise _nothing(run, failed, wrong)
     fits = tuple(
         _fit_imported(group) if imported.is_imported(group) else _fit_group(group, tables)
         for group in found
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
-    notes = (*violations(run, tables), *run_notes(fits, failed))
+    notes = (*wrong.sentences, *run_notes(fits, failed))
     return RunFit(run.manifest.name, run.path, target, fits, failed, notes)
 
 
-def _nothing(run: Run, failed: Sequence[CellRecord]) -> SpecbenchError:
+def _nothing(run: Run, failed: Sequence[CellRecord], wrong: Violations) -> SpecbenchError:
     name = run.manifest.name
+    if wrong.unusable:
+        return SpecbenchError(
+            f"nothing of {name} can be used: {wrong.sentences[0]}",
+            "What counts accepted tokens is broken; mend it and measure again",
+        )
     if not run.cells:
         return SpecbenchError(
             f"{run.path} holds no finished cell",
@@ -193,7 +241,8 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
     baselines = [tables.of(cell) for cell in group.baselines]
     hits, trials = counts_by_conversation(list(raw.values()))
     alpha, interval = estimators.alpha(hits, trials), ratio_interval(hits, trials)
-    costs = Costs(raw, baselines, group.key.setting.batch_size)
+    batch_size = group.key.setting.batch_size
+    costs = Costs(raw, baselines, batch_size)
     c, c_ci = costs.drafter_step()
     summaries = {
         gamma: summarize(cells[0], *raw[gamma], baselines=baselines)
@@ -208,10 +257,19 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
     points: list[GammaFit] = []
     told: dict[str, None] = {}
     for gamma, cells in group.cells.items():
-        points.append(_point(cells, summaries[gamma], raw[gamma], model))
+        round_ci = costs.round_interval(gamma)
+        points.append(_point(cells, summaries[gamma], raw[gamma], model, round_ci))
         told |= dict.fromkeys(summaries[gamma]["warnings"])
         if points[-1].lossless == DIVERGED:
             told[f"{DIVERGED} at γ = {gamma}"] = None
+    evidence = evidence_of(raw, baselines, batch_size)
+    round_costs: CostFit | None = None
+    prediction: Prediction | None = None
+    if evidence is not None and group.draft_form == "chain":
+        round_costs = fit_costs(
+            evidence.times, evidence.plain, evidence.plain_cells, evidence.enough
+        )
+        prediction = predict(evidence, {p.gamma: p.speedup for p in points if p.speedup})
     return GroupFit(
         key=group.key,
         draft_form=group.draft_form,
@@ -219,6 +277,7 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         alpha_ci=interval.ends if interval else None,
         c=c,
         c_ci=c_ci,
+        step_s=costs.step_s,
         overhead=costs.overhead(),
         noise_floor=max((p.noise_floor for p in points if p.noise_floor is not None), default=None),
         num_prompts=int(hits.size),
@@ -226,6 +285,11 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         points=tuple(points),
         warnings=tuple(told),
         acceptance=acceptance,
+        costs=round_costs,
+        prediction=prediction,
+        evidence=evidence,
+        waits=waits_of(list(raw.values()), baselines),
+        memory=memory_of(group, baselines),
     )
 
 
@@ -240,15 +304,18 @@ def _fit_imported(group: Group) -> GroupFit:
         alpha_ci=None,
         c=None,
         c_ci=None,
+        step_s=None,
         overhead=None,
         noise_floor=max(floors, default=None),
         num_prompts=int(max(summary["num_prompts"] or 0 for summary in summaries.values())),
         model=imported.measured_model(summaries),
         points=tuple(
-            _point(cells, summaries[gamma], None, None) for gamma, cells in group.cells.items()
+            _point(cells, summaries[gamma], None, None, None)
+            for gamma, cells in group.cells.items()
         ),
         warnings=tuple(dict.fromkeys(text for s in summaries.values() for text in s["warnings"])),
         imported_from=next(cells[0].imported_from for cells in group.cells.values()),
+        costs=imported.round_costs(group.draft_form, summaries),
     )
 
 
@@ -257,21 +324,33 @@ def _point(
     summary: dict[str, Any],
     raw: Raw | None,
     model: RoundModel | MeasuredRounds | None,
+    round_ci: tuple[float, float] | None,
 ) -> GammaFit:
     gamma = cells[0].gamma
+    shape = model.shapes.get(gamma) if model else None
     measured: dict[str, Any] = {name: summary.get(name) for name in _FROM_SUMMARY}
-    closed = None
+    cut = _cut_share(raw[0]) if raw else None
+    closed: float | None = None
+    gap: Gap | None = None
     if isinstance(model, RoundModel):
         closed = closed_form.speedup(model.alpha, gamma, model.c)
+        speedup = measured["speedup"]
+        if cut is not None and speedup and gamma in model.shapes:
+            gap = decompose(model, gamma, cut, speedup)
     modelled = model.at(gamma) if model and gamma in model.shapes else None
     return GammaFit(
         gamma=gamma,
         num_cells=len(cells),
+        draft_t1=shape.draft if shape else None,
+        verify_t1=shape.verify if shape else None,
+        other_t1=shape.other if shape else None,
+        round_ci=round_ci,
         expected_tokens=expected_tokens(cells[0].draft_form, summary),
-        cut_share=_cut_share(raw[0]) if raw else None,
+        cut_share=cut,
         closed_form=closed,
         extended=modelled.speedup if modelled else None,
         lossless=_worst([cell.lossless for cell in cells]),
+        gap=gap,
         **measured,
     )
 
@@ -305,6 +384,11 @@ def _worst(verdicts: Sequence[str | None]) -> str | None:
         if verdict in verdicts:
             return verdict
     return next((verdict for verdict in verdicts if verdict), None)
+
+
+def _scored(errors: Sequence[float | None]) -> Errors | None:
+    known = [error for error in errors if error is not None]
+    return Errors.of(known) if known else None
 
 
 def _relative(predicted: float | None, measured: float | None) -> float | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from specbench.analysis.model import MeasuredRounds, RoundShape
 from specbench.analysis.pooling import Group
-from specbench.records.schema import CellRecord
+from specbench.records.schema import CellRecord, DraftForm
+from specbench.theory.cost_model import CostFit, fit_totals
 
 _COUNTS = ("num_rounds", "num_drafted", "num_evaluated", "num_accepted")
 
@@ -57,6 +58,19 @@ def measured_model(fields: Mapping[int, Mapping[str, Any]]) -> MeasuredRounds | 
         gamma: RoundShape((), 0.0, tau / speedup, 0.0) for gamma, (tau, speedup) in known.items()
     }
     return MeasuredRounds({gamma: tau for gamma, (tau, _) in known.items()}, shapes)
+
+
+def round_costs(form: DraftForm, fields: Mapping[int, Mapping[str, Any]]) -> CostFit | None:
+    """Costs of a round of a chain over gamma, of which only the sums can be told."""
+    if form != "chain":
+        return None
+    return fit_totals(
+        {
+            gamma: summary["tau"] / summary["speedup"]
+            for gamma, summary in fields.items()
+            if summary["tau"] and summary["speedup"]
+        }
+    )
 
 
 def joined(cells: Sequence[CellRecord]) -> dict[str, Any]:

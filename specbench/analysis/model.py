@@ -50,16 +50,21 @@ class RoundShape:
     other: float
 
     def capped(self, gamma: int) -> tuple[float, ...]:
-        """The shares had no round been allowed more than ``gamma`` tokens.
+        """The shares had no round been allowed more than ``gamma`` tokens."""
+        return capped(self.draft_lengths, gamma)
 
-        Where that is longer than what was measured, rounds that used their whole allowance are
-        taken to use the longer one too.
-        """
-        measured = len(self.draft_lengths) - 1
-        if gamma <= measured:
-            return (*self.draft_lengths[:gamma], sum(self.draft_lengths[gamma:]))
-        unused = (0.0,) * (gamma - measured)
-        return (*self.draft_lengths[:-1], *unused, self.draft_lengths[-1])
+
+def capped(draft_lengths: Sequence[float], gamma: int) -> tuple[float, ...]:
+    """Shares of draft lengths 0, 1, ... had no round been allowed more than ``gamma`` tokens.
+
+    Where that is longer than what was measured, rounds that used their whole allowance are taken
+    to use the longer one too.
+    """
+    measured = len(draft_lengths) - 1
+    if gamma <= measured:
+        return (*draft_lengths[:gamma], sum(draft_lengths[gamma:]))
+    unused = (0.0,) * (gamma - measured)
+    return (*draft_lengths[:-1], *unused, draft_lengths[-1])
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ class RoundModel:
             return PLAIN
         if gamma in self.shapes:
             shape = self.shapes[gamma]
-            return _point(gamma, self._tokens(shape.draft_lengths), shape, "measured")
+            return _point(gamma, self.tokens(shape.draft_lengths), shape, "measured")
         above = min((known for known in self.shapes if known > gamma), default=None)
         if above is None:
             tokens = self._full_draft(gamma)
@@ -153,9 +158,9 @@ class RoundModel:
         def between(left: float, right: float) -> float:
             return left + share * (right - left)
 
-        tokens = self._tokens(high.capped(gamma))
+        tokens = self.tokens(high.capped(gamma))
         if below:
-            tokens = between(self._tokens(low.capped(gamma)), tokens)
+            tokens = between(self.tokens(low.capped(gamma)), tokens)
         shape = RoundShape(
             high.capped(gamma),
             between(low.draft, high.draft),
@@ -168,7 +173,7 @@ class RoundModel:
         """The model at gamma 0, 1, ..., max_gamma."""
         return [self.at(gamma) for gamma in range(max_gamma + 1)]
 
-    def _tokens(self, draft_lengths: tuple[float, ...]) -> float:
+    def tokens(self, draft_lengths: tuple[float, ...]) -> float:
         """E[tokens per round], averaged over the lengths really drafted."""
         return sum(
             share * self._full_draft(length) for length, share in enumerate(draft_lengths) if share

@@ -7,7 +7,7 @@ measured in one go, so that pooled numbers come out of the same summary as a sin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -100,10 +100,14 @@ def groups(cells: Iterable[CellRecord]) -> list[Group]:
 
 
 class RawTables:
-    """The tables of a run's cells, each read once."""
+    """The tables of a run's cells, each read once.
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    Args:
+        without: columns of rounds that are not needed.
+    """
+
+    def __init__(self, run: Run, without: Collection[str] = ()) -> None:
+        self._run, self._without = run, without
         self._read: dict[str, Raw] = {}
 
     def of(self, cell: CellRecord) -> Raw:
@@ -113,9 +117,8 @@ class RawTables:
             SpecbenchError: a table is missing or damaged.
         """
         if cell.cell_id not in self._read:
-            rounds, requests = (
-                self._run.columns(part, cell.cell_id) for part in ("rounds", "requests")
-            )
+            rounds = self._run.columns("rounds", cell.cell_id, self._without)
+            requests = self._run.columns("requests", cell.cell_id)
             self._read[cell.cell_id] = (rounds, requests)
         return self._read[cell.cell_id]
 

@@ -2,74 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from specbench.analysis.names import gamma_label, short_names
+from specbench.cli._optimal_server import print_server
 from specbench.cli._output import SYNTHETIC_NOTE, beside_label, number, print_table, with_interval
 
 if TYPE_CHECKING:
-    from specbench.analysis.optimal import Answer, DrafterAnswer, Policy
-    from specbench.records.schema import DraftForm
+    from specbench.analysis.recommending import Answer, Decision, DrafterAnswer
 
-_POLICY = ("task", "T", "B", "use", "γ", "expected", "measured (95%)")
+_POLICY = ("task", "T", "B", "use", "γ", "expected (95%)", "best", "loss")
 _TEXTS = 4
-_LABEL_WIDTH = 20
+_LABEL_WIDTH = 18
+_CURVE_WIDTH = 20
 _MOST_COLUMNS = 8  # gammas on one line of 80 columns
+_UNLIKELY = 0.05  # that plain decoding is the best
+
+Names = Mapping[str, str]
 
 
 def print_answer(answer: Answer) -> None:
-    """Print the policy, its options, the reasons for "do not speculate", and expected speedups."""
+    """Print what to use, what to type, why not, the policy for a server, and the curves."""
     names = short_names(group.fit.key.drafter for group in answer.groups)
-    forms = {group.fit.key.drafter: group.fit.draft_form for group in answer.groups}
-    rows = [row for policy in answer.policy for row in _policy_rows(policy, names, forms)]
+    rows = [row for decision in answer.decisions for row in _policy_rows(decision, names)]
     print_table("What to use", _POLICY, rows, texts=_TEXTS)
+    print("best: how often nothing else is more than 1% faster if conversations are drawn")
+    print("anew · loss: what one stands to lose against the best, on average")
+    print()
     _print_options(answer)
-    against = [policy for policy in answer.policy if not policy.choice.gamma]
-    if against:
-        print("Why not")
-        for policy in against:
-            print(_wrapped(f"{policy.setting}: {policy.reason}"))
-        print()
+    _print_reasons(answer)
+    _print_acceptance(answer, names)
+    print_server(answer, names)
     for setting in dict.fromkeys(group.fit.key.setting for group in answer.groups):
         groups = [group for group in answer.groups if group.fit.key.setting == setting]
         _print_curves(f"{setting}: expected speedup by γ", groups, names)
     print("* measured, the others interpolated · T temperature · B batch size")
-    if "tree" in forms.values() or "adaptive" in forms.values():
+    forms = {group.fit.draft_form for group in answer.groups}
+    if forms & {"tree", "adaptive"}:
         print("trees and gamma=auto: only what was measured; γ is levels, or the longest draft")
     if any(group.fit.synthetic for group in answer.groups):
         print(SYNTHETIC_NOTE)
 
 
-def _print_options(answer: Answer) -> None:
-    """What to type, each line once, with the settings that it is for."""
-    settings: dict[str, list[str]] = {}
-    for policy in answer.policy:
-        if policy.options is not None:
-            settings.setdefault(policy.options, []).append(str(policy.setting))
-    if settings:
-        print("What to type after specbench run")
-        for options, where in settings.items():
-            print(f"  {options}")
-            print(_wrapped("; ".join(where), indent="    "))
-        print()
+def wrapped(text: str, indent: str = "  ") -> str:
+    """A sentence at 80 columns."""
+    return textwrap.fill(
+        text, 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
+    )
 
 
-def _policy_rows(
-    policy: Policy, names: Mapping[str, str], forms: Mapping[str, DraftForm]
-) -> list[list[str]]:
-    choice, setting = policy.choice, policy.setting
-    measured = "-"
-    if choice.gamma and choice.evidence is not None:
-        measured = with_interval(choice.evidence.speedup, choice.evidence.speedup_ci)
-        if choice.evidence.gamma != choice.gamma:
-            measured = f"γ = {choice.evidence.gamma}: {measured}"
-    form = forms[policy.drafter] if choice.gamma else "chain"
-    numbers = [gamma_label(form, choice.gamma), number(choice.speedup), measured]
-    use = names[policy.drafter] if choice.gamma else "do not speculate"
-    if not policy.decided:
+def _policy_rows(decision: Decision, names: Names) -> list[list[str]]:
+    choice, setting, sure = decision.choice, decision.setting, decision.sureness
+    candidate, group = choice.candidate, choice.group
+    numbers = [
+        gamma_label(group.draft_form if group else "chain", choice.gamma),
+        with_interval(choice.speedup, candidate.ci if candidate else None),
+        f"{sure.near_best:.0%}" if sure else "-",
+        f"{sure.loss:.1%}" if sure else "-",
+    ]
+    use = names[decision.drafter] if choice.gamma else "do not speculate"
+    if not choice.decided:
         use = "undecided"
-    head = [setting.task, f"{setting.temperature:g}", str(setting.batch_size)]
+    head = [setting.task, number(setting.temperature, 1).removesuffix(".0")]
+    head.append(str(setting.batch_size))
     rows = []
     for name, *rest in beside_label(use, [numbers], _LABEL_WIDTH):
         rows.append([*head, name, *rest])
@@ -77,27 +74,59 @@ def _policy_rows(
     return rows
 
 
-def _wrapped(text: str, indent: str = "  ") -> str:
-    import textwrap
+def _print_options(answer: Answer) -> None:
+    """What to type, each line once, with the settings that it is for."""
+    settings: dict[str, list[str]] = {}
+    for decision in answer.decisions:
+        if decision.options is not None:
+            settings.setdefault(decision.options, []).append(str(decision.setting))
+    if settings:
+        print("What to type after specbench run")
+        for options, where in settings.items():
+            print(f"  {options}")
+            print(wrapped("; ".join(where), indent="    "))
+        print()
 
-    return textwrap.fill(
-        text, 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
-    )
+
+def _print_reasons(answer: Answer) -> None:
+    against = [decision for decision in answer.decisions if not decision.choice.gamma]
+    if against:
+        print("Why not")
+        for decision in against:
+            likely = decision.sureness is not None and decision.sureness.near_best < _UNLIKELY
+            more = "; a gain is likely but not shown (more --prompts, --repeats)" if likely else ""
+            print(wrapped(f"{decision.setting}: {decision.choice.against}{more}"))
+        print()
 
 
-def _print_curves(title: str, groups: list[DrafterAnswer], names: Mapping[str, str]) -> None:
+def _print_acceptance(answer: Answer, names: Names) -> None:
+    """Where i.i.d. is rejected, the model that the answer comes from."""
+    lines = []
+    for decision in answer.decisions:
+        shown = decision.choice.candidate or decision.choice.closest
+        found = shown.group.acceptance if shown else None
+        if shown and found and found.rejected:
+            where = f"{names[shown.group.key.drafter]} ({decision.setting})"
+            lines.append(f"{where}: {found.sentence}")
+    if lines:
+        print("Acceptance model")
+        print("\n".join(wrapped(line) for line in lines))
+        print()
+
+
+def _print_curves(title: str, groups: list[DrafterAnswer], names: Names) -> None:
     measured = {point.gamma for group in groups for point in group.fit.points}
-    answered = {point.gamma for group in groups for point in group.curve}
-    reach = [gamma for gamma in sorted(answered) if 0 < gamma <= max(measured)]
+    answered = {point.gamma for group in groups for point in group.curve if point.candidate}
+    reach = sorted(answered)
     gammas = reach if len(reach) <= _MOST_COLUMNS else [g for g in reach if g in measured]
     rows: list[list[str]] = []
     for group in groups:
-        rows += beside_label(names[group.fit.key.drafter], [_expected(group, gammas)], _LABEL_WIDTH)
+        rows += beside_label(names[group.fit.key.drafter], [_expected(group, gammas)], _CURVE_WIDTH)
     print_table(title, ("drafter", *map(str, gammas)), rows)
 
 
-def _expected(group: DrafterAnswer, gammas: list[int]) -> list[str]:
-    points = {point.gamma: point for point in group.curve if point.source != "extrapolated"}
+def _expected(group: DrafterAnswer, gammas: Iterable[int]) -> list[str]:
+    points = {point.gamma: point for point in group.curve if point.candidate}
     marks = {"measured": "*", "interpolated": " "}
     return [
         f"{points[gamma].speedup:.2f}{marks[points[gamma].source]}" if gamma in points else "- "

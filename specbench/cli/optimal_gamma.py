@@ -2,10 +2,11 @@
 
 With ``--alpha`` and ``--cost`` nothing heavier than ``math`` is imported, so the answer is there at
 once (options arrive as text because typer's own conversion is what takes long); with a run the
-records are read and the extended model answers, evidence beside it.
+records are read and fitted.
 
     specbench optimal-gamma --alpha 0.8 --cost 0.02
     specbench optimal-gamma results/main --format json
+    specbench optimal-gamma results/main --policy policy.toml
 """
 
 from __future__ import annotations
@@ -14,14 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specbench.analysis.names import counted
 from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json, print_notes
 from specbench.errors import SpecbenchError
 
 if TYPE_CHECKING:
-    from specbench.theory.closed_form import CurvePoint
-
-_NEAR_BEST = 0.05  # how much worse than the best still counts as near it, in the sentence
+    from specbench.analysis.recommending import Answer
 
 
 def optimal_gamma(
@@ -42,24 +40,32 @@ def optimal_gamma(
     format: Annotated[
         str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the answer.")
     ] = "table",
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.toml", help="Write the policy over batch sizes to this file."),
+    ] = None,
 ) -> None:
     """Say which draft length gamma to use; 0 means "do not speculate".
 
-    From --alpha and --cost: the closed form (Leviathan et al. 2023) for every gamma, and its best.
+    From --alpha and --cost: the closed form (Leviathan et al. 2023) for every gamma, its best, what
+    becomes of it if alpha is 0.05 off, and the largest c that still pays.
 
-    From a RUN, for each task, temperature and batch size: every drafter's gammas up to the largest
-    measured one are scored by the extended model (measured alpha, draft lengths, draft, verify and
-    other time per round; between measured gammas they are interpolated). A (drafter, gamma) may be
-    recommended only if its measured speedup's 95% interval lies above 1, and the speedup above the
-    noise floor of the block's two baselines; a gamma that was not measured borrows the weaker
-    evidence of its two measured neighbours. The best modelled speedup among those wins; if there is
-    none, the answer is "do not speculate", or "undecided" where too few prompts gave no interval.
+    From a RUN, for each task, temperature and batch size: the drafter and gamma with the highest
+    fitted speedup. Fitted means: tokens per round from the acceptance model of all gammas, round
+    times on lines through all gammas, so that no gamma wins by luck. It counts only if its lower
+    95% bound lies above 1, a bound that holds for everything compared in the run together, and its
+    speedup above the noise floor of the block's two baselines. Within 1% the shorter draft is
+    preferred. If nothing counts, the answer is "do not speculate", or "undecided" where prompts are
+    too few to show the gain that is expected.
+
+    Beside it: how often it is the best over a bootstrap of conversations, and what one stands to
+    lose if it is not; from which batch size speculation stops paying; how long an answer must be;
+    sequences that the drafter's memory costs; one policy for a server whose load varies; lines for
+    vLLM, SGLang and Hugging Face.
 
     Trees and gamma=auto have no single alpha: they answer at measured gammas only (a tree's levels,
-    the longest draft).
-
-    Gammas beyond the largest measured one appear in JSON and CSV, marked as extrapolated by the
-    closed form, and are never recommended; neither are synthetic drafters (they calibrate the
+    the longest draft). Gammas outside the measured ones appear in JSON and CSV, marked as
+    extrapolated, and are never recommended; neither are synthetic drafters (they calibrate the
     instrument) nor cells whose output DIVERGED from plain decoding.
     """
     chosen, longest = OutputFormat.of(format), _longest(max_gamma)
@@ -68,17 +74,19 @@ def optimal_gamma(
             "give a RUN or --alpha and --cost, not both", "A RUN brings its own alpha and cost"
         )
     if run is not None:
-        _from_run(run, longest, chosen)
-    elif alpha is not None and cost is not None:
-        _from_numbers(_number("--alpha", alpha), _number("--cost", cost), longest, chosen)
-    else:
+        _from_run(run, longest, chosen, policy)
+        return
+    if policy is not None:
+        raise SpecbenchError("--policy needs a RUN", "Two numbers tell nothing of batch sizes")
+    if alpha is None or cost is None:
         missing = "--cost" if cost is None else "--alpha"
-        if alpha is None and cost is None:
-            missing = "RUN"
         raise SpecbenchError(
-            f"{missing} is missing",
+            f"{'RUN' if alpha is None and cost is None else missing} is missing",
             "Give a RUN, or --alpha and --cost: specbench optimal-gamma --alpha 0.8 --cost 0.02",
         )
+    from specbench.cli._numbers_answer import answer_numbers
+
+    answer_numbers(_number("--alpha", alpha), _number("--cost", cost), longest, chosen)
 
 
 def _number(option: str, text: str) -> float:
@@ -98,64 +106,20 @@ def _longest(text: str) -> int:
     return longest
 
 
-def _from_numbers(alpha: float, cost: float, max_gamma: int, format: OutputFormat) -> None:
-    from specbench.theory import closed_form
+def _from_run(run: str, max_gamma: int, format: OutputFormat, policy: str | None) -> None:
+    from pathlib import Path
 
-    curve = closed_form.curve(alpha, cost, max_gamma)
-    best = closed_form.best(curve)
-    rows = [
-        {"gamma": p.gamma, "tokens_per_round": p.tokens_per_round, "speedup": p.speedup}
-        for p in curve
-    ]
-    if format == OutputFormat.JSON:
-        print_json(
-            {
-                "alpha": alpha,
-                "cost": cost,
-                "best": {"gamma": best.gamma, "speedup": best.speedup},
-                "curve": rows,
-            }
-        )
-    elif format == OutputFormat.CSV:
-        print_csv(rows)
-    else:
-        print("  γ   tokens per round   speedup")
-        for point in curve:
-            mark = "  <- best" if point.gamma == best.gamma else ""
-            print(
-                f"{point.gamma:>3}   {point.tokens_per_round:>16.3f}   {point.speedup:>7.3f}{mark}"
-            )
-        print()
-        print(_sentence(curve, best, alpha, cost))
-
-
-def _sentence(curve: list[CurvePoint], best: CurvePoint, alpha: float, cost: float) -> str:
-    given = f"at α = {alpha:g} and c = {cost:g}"
-    last = curve[-1].gamma
-    if best.gamma == 0:
-        return (
-            f"Do not speculate: {given} no draft of up to "
-            f"{counted(last, 'token')} is faster than without."
-        )
-    near = [p.gamma for p in curve if p.gamma and p.speedup >= best.speedup * (1 - _NEAR_BEST)]
-    span = f"γ = {near[0]}" if len(near) == 1 else f"γ = {near[0]} to {near[-1]}"
-    answer = (
-        f"Use γ = {best.gamma}: {best.speedup:.2f} times as fast {given}, by the closed form "
-        f"({span} within {_NEAR_BEST:.0%} of it)."
-    )
-    if best.gamma == last:
-        answer += " The longest draft considered wins: try a larger --max-gamma."
-    return answer
-
-
-def _from_run(run: str, max_gamma: int, format: OutputFormat) -> None:
-    from specbench.analysis.documents import optimal_document, optimal_rows
     from specbench.analysis.fit import fit_run
-    from specbench.analysis.optimal import recommend
+    from specbench.analysis.recommending import recommend
+    from specbench.analysis.recommending.document import optimal_document, optimal_rows
     from specbench.cli._optimal_table import print_answer
     from specbench.records.store import load_run
 
+    if policy is not None and not Path(policy).parent.is_dir():
+        raise SpecbenchError(f"cannot write {policy}: there is no folder {Path(policy).parent}")
     answer = recommend(fit_run(load_run(run)), max_gamma)
+    if policy is not None:
+        _write_policy(policy, answer)
     if format == OutputFormat.JSON:
         print_json(optimal_document(answer))
     elif format == OutputFormat.CSV:
@@ -163,3 +127,14 @@ def _from_run(run: str, max_gamma: int, format: OutputFormat) -> None:
     else:
         print_answer(answer)
     print_notes(answer.notes)
+
+
+def _write_policy(file: str, answer: Answer) -> None:
+    from pathlib import Path
+
+    from specbench.analysis.recommending.toml import policy_toml
+
+    try:
+        Path(file).write_text(policy_toml(answer), encoding="utf-8")
+    except OSError as error:
+        raise SpecbenchError(f"cannot write {file}: {error.strerror}") from error

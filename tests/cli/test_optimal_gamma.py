@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,29 @@ def test_two_numbers_give_the_curve_and_one_sentence(specbench: Command) -> None
 def test_json_is_the_contract_s(specbench: Command) -> None:
     words = ("--alpha", "0.8", "--cost", "0.02", "--max-gamma", "4", "--format", "json")
     document = json.loads(specbench("optimal-gamma", *words).out)
-    assert list(document) == ["alpha", "cost", "best", "curve"]
+    assert list(document)[:4] == ["alpha", "cost", "best", "curve"]
     assert (document["alpha"], document["cost"]) == (0.8, 0.02)
     assert document["best"] == {"gamma": 4, "speedup": closed_form.speedup(0.8, 4, 0.02)}
     assert [list(point) for point in document["curve"]] == [
         ["gamma", "tokens_per_round", "speedup"]
     ] * 5
     assert document["curve"][4]["tokens_per_round"] == pytest.approx(3.3616)
+
+
+def test_alpha_may_be_another_and_c_higher(specbench: Command) -> None:
+    words = ("optimal-gamma", "--alpha", "0.8", "--cost", "0.02", "--max-gamma", "16")
+    document = json.loads(specbench(*words, "--format", "json").out)
+    less, more = document["sensitivity"]
+    assert (less["alpha"], more["alpha"]) == (pytest.approx(0.75), pytest.approx(0.85))
+    for shift in (less, more):
+        gamma = shift["best"]["gamma"]
+        assert gamma == closed_form.optimal_gamma(shift["alpha"], 0.02, 16)
+        kept = closed_form.speedup(shift["alpha"], document["best"]["gamma"], 0.02)
+        assert shift["speedup_at_chosen_gamma"] == pytest.approx(kept)
+    assert document["largest_paying_cost"] == pytest.approx(0.8)
+    out = specbench(*words).out
+    assert "  α = 0.75: best γ = 9 gives " in out
+    assert "Some draft pays up to c = 0.8, γ = 11 up to 0.332." in out
 
 
 def test_csv_is_the_same_curve(specbench: Command) -> None:
@@ -94,6 +111,7 @@ def test_the_longest_draft_winning_is_said(specbench: Command) -> None:
         (("--alpha", "0.5", "--cost", "0.1", "--max-gamma", "x"), "x"),
         (("--alpha", "0.5", "--cost", "0.1", "--format", "xml"), "xml"),
         (("no/such/run",), "no/such/run"),
+        (("--alpha", "0.5", "--cost", "0.1", "--policy", "x.toml"), "--policy needs a RUN"),
     ],
 )
 def test_mistakes_are_one_line(specbench: Command, words: tuple[str, ...], says: str) -> None:
@@ -124,7 +142,12 @@ def test_a_run_as_json(specbench: Command, run: str) -> None:
     code, chat = document["policy"]
     assert (code["task"], code["drafter"], code["gamma"]) == ("code", "ngram", 4)
     assert code["measured_gamma"] == 4
-    assert code["speedup_ci"][0] < code["measured_speedup"] < code["speedup_ci"][1]
+    low, high = code["measured_speedup_ci"]
+    assert low < code["measured_speedup"] < high
+    assert code["speedup_ci"][0] < code["speedup"] < code["speedup_ci"][1]
+    assert 1 < code["lower_bound"] < code["speedup"]
+    assert 0 <= code["chance_best"] <= code["chance_near_best"] <= 1
+    assert 0 <= code["expected_loss"] < 0.1
     assert (chat["task"], chat["drafter"], chat["gamma"]) == ("chat", "none", 0)
     assert chat["reason"]
 
@@ -146,9 +169,48 @@ def test_a_run_without_an_answer_ends_with_2(specbench: Command, tmp_path: Path)
     assert "no finished cell" in specbench("optimal-gamma", str(folder)).error_line
 
 
+def test_a_damaged_table_is_named(specbench: Command, tmp_path: Path) -> None:
+    folder = simulate_run(tmp_path / "run", {"ngram": SimulatedDrafter(0.5, 0.1)}, gammas=(2,))
+    table = next((folder / "rounds").glob("*-g2-*"))
+    table.write_bytes(table.read_bytes()[:100])
+    line = specbench("optimal-gamma", str(folder)).error_line
+    assert table.name in line
+    assert "damaged" in line
+
+
+def test_a_run_that_failed_altogether_is_named(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.5, 0.1)}
+    folder = simulate_run(tmp_path / "run", drafters, gammas=(2,), failed=[("ngram", 2)])
+    assert "simulated failure" in specbench("optimal-gamma", str(folder)).error_line
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "says"),
+    [
+        ({"prompts": 1}, "undecided", "has no interval (1 prompt)"),
+        ({"prompts": 3, "overhead": 0.2}, "undecided", "does not clear 1"),
+        ({"gammas": (2,), "prompts": 24}, "ngram", "--drafter ngram --gamma 2"),
+        ({"batch_sizes": (4,), "prompts": 8, "tokens": 8}, "undecided", "has no interval"),
+    ],
+)
+def test_little_to_go_by_is_never_a_wrong_number(
+    specbench: Command, tmp_path: Path, options: dict[str, Any], answer: str, says: str
+) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.6, 0.2, spread=0.25)}
+    folder = simulate_run(tmp_path / "run", drafters, **{"gammas": (1, 2), **options})
+    result = specbench("optimal-gamma", str(folder))
+    assert result.code == 0, result.err
+    assert answer in next(line for line in result.out.splitlines() if line.startswith("code"))
+    assert says in " ".join(result.out.split())
+    document = json.loads(specbench("optimal-gamma", str(folder), "--format", "json").out)
+    (policy,) = document["policy"]
+    assert policy["decided"] is (answer != "undecided")
+    assert (policy["gamma"] > 0) is (answer == "ngram")
+
+
 def test_the_rule_stands_in_the_help(specbench: Command) -> None:
     text = " ".join(specbench("optimal-gamma", "--help").out.split())
-    for words in ("95% interval lies above 1", "noise floor", "synthetic", "extrapolated"):
+    for words in ("everything compared in the run", "noise floor", "synthetic", "extrapolated"):
         assert words in text
 
 
@@ -165,6 +227,31 @@ def test_trees_are_recommended_with_what_to_type(specbench: Command, tmp_path: P
     headings = [line.split() for line in lines if line.startswith("drafter")]
     assert headings == [["drafter", "2", "8"]] * 2  # no gamma between the measured ones
     assert any(line.startswith("eagle:small,tree=24 ") for line in lines)
+
+
+def test_a_policy_is_written_and_lines_for_other_engines_are_shown(
+    specbench: Command, tmp_path: Path
+) -> None:
+    run = simulate_run(
+        tmp_path / "run",
+        {"ngram": SimulatedDrafter(0.75, 0.01)},
+        gammas=(1, 4),
+        batch_sizes=(1, 16),
+        prompts=32,
+        v=lambda gamma, size: 1.0 + (2.0 if size == 16 else 0.0),
+    )
+    file = tmp_path / "policy.toml"
+    result = specbench("optimal-gamma", str(run), "--policy", str(file))
+    assert result.code == 0
+    assert max(map(len, result.out.splitlines())) <= 80
+    (policy,) = tomllib.loads(file.read_text())["policy"]
+    assert policy["num_speculative_tokens_per_batch_size"][-1] == [2, 16, 0]
+    assert "Batch size from which speculation stops paying" in result.out
+    assert "Other engines: code, T = 0" in result.out
+    config = result.out.partition("--speculative-config '")[2].partition("'")[0]
+    assert json.loads(config)["num_speculative_tokens_per_batch_size"][-1] == [2, 16, 0]
+    nowhere = specbench("optimal-gamma", str(run), "--policy", str(tmp_path / "no" / "x.toml"))
+    assert "no folder" in nowhere.error_line
 
 
 def _imported(code: str) -> set[str]:

@@ -12,10 +12,11 @@ from specbench.analysis.acceptance import (
     judge_acceptance,
     sample_of,
 )
-from specbench.analysis.documents import fit_document, fit_rows, optimal_document
+from specbench.analysis.documents import fit_document, fit_rows
 from specbench.analysis.fit import GroupFit, RunFit, fit_run
 from specbench.analysis.model import RoundModel
-from specbench.analysis.optimal import recommend
+from specbench.analysis.recommending import recommend
+from specbench.analysis.recommending.document import optimal_document
 from specbench.records.store import load_run
 from specbench.theory import closed_form
 from specbench.theory.acceptance import BetaGeometric, Iid, MonotoneHazard, PerPosition

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from specbench.analysis.documents import fit_document, fit_rows, optimal_document, optimal_rows
+from specbench.analysis.documents import fit_document, fit_rows
 from specbench.analysis.fit import RunFit, fit_run
 from specbench.analysis.frame import points_frame
-from specbench.analysis.optimal import recommend
+from specbench.analysis.recommending import recommend
+from specbench.analysis.recommending.document import optimal_document, optimal_rows
 from specbench.records.store import load_run
 from tests.simulate import SimulatedDrafter, simulate_run
 
@@ -62,7 +63,8 @@ def test_rows_agree_with_the_documents(run: RunFit) -> None:
         (row["temperature"], row["drafter"], row["gamma"]) for row in rows if row["recommended"]
     }
     assert recommended == {
-        (policy.setting.temperature, policy.drafter, policy.choice.gamma) for policy in given.policy
+        (decision.setting.temperature, decision.drafter, decision.choice.gamma)
+        for decision in given.decisions
     }
     for row, group in zip(fit_rows(run)[:1], fit_document(run)["groups"][:1], strict=True):
         assert row["fit_alpha"] == group["alpha"]

@@ -1,0 +1,85 @@
+"""Numbers as people read them, the same in tables of the command line and of the report.
+
+Inside everything is in seconds, bytes and tokens; units are put on here, at the edge. What is not
+known is a dash.
+
+>>> with_interval(1.384, (0.91, 1.57)), percent(-0.034), milliseconds(0.0123)
+('1.38 .91–1.57', '-3%', '12.3')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+MISSING = "-"
+
+SYNTHETIC_NOTE = "synthetic drafters calibrate the instrument and are never recommended"
+
+FORM_MARKS = {"chain": "", "tree": "†", "adaptive": "‡"}
+"""What stands before numbers that are not those of a chain of fixed length."""
+
+_FORM_NOTES = {
+    "tree": (
+        "† tree: γ is its levels; α takes a level as accepted if one of its branches is,",
+        "  so it is no chain's α; no closed form, {} by α at each depth, as if no",
+        "  accepted path ended before the last level",
+    ),
+    "adaptive": (
+        "‡ gamma=auto: γ is the longest draft (mean length); α is of easier tokens, not",
+        "  that of a fixed γ; no closed form, {} by what was accepted at each depth",
+    ),
+}
+
+
+def form_notes(forms: Collection[str], column: str) -> list[str]:
+    """The lines under a table that say what its marks mean; none where all drafts are chains.
+
+    Args:
+        forms: of the drafts in the table.
+        column: the prediction's heading.
+    """
+    notes = [lines for form, lines in _FORM_NOTES.items() if form in forms]
+    return [line.format(column) for lines in notes for line in lines]
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with so many digits, or a dash where there is none."""
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A signed share in percent, or a dash where there is none."""
+    return MISSING if value is None else f"{value:+.0%}"
+
+
+def share(value: float | None, digits: int = 0) -> str:
+    """A share of a whole in percent, or a dash where there is none."""
+    return MISSING if value is None else f"{value:.{digits}%}"
+
+
+def interval(ends: tuple[float, float], digits: int = 2) -> str:
+    """``.91–1.57``: ends below 1 without their 0."""
+    return "–".join(f"{end:.{digits}f}".removeprefix("0") for end in ends)
+
+
+def with_interval(value: float | None, ends: tuple[float, float] | None, digits: int = 2) -> str:
+    """``1.38 1.21–1.57`` (ends below 1 without their 0), or the value alone, or a dash."""
+    if value is None or ends is None:
+        return number(value, digits)
+    return f"{value:.{digits}f} {interval(ends, digits)}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Three digits, all those of a second and more, or a dash where there is none.
+
+    >>> milliseconds(0.3554), milliseconds(1.3802)
+    ('355', '1,380')
+    """
+    if seconds is None:
+        return MISSING
+    return f"{1e3 * seconds:,.0f}" if abs(seconds) >= 0.9995 else f"{1e3 * seconds:.3g}"
+
+
+def gigabytes(count: float | None) -> str:
+    """10^9 bytes with two decimals, or a dash where there is none."""
+    return MISSING if count is None else f"{count / 1e9:.2f}"

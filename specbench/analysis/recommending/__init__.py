@@ -1,0 +1,158 @@
+"""Which drafter and gamma to use, from a fitted run, and when the answer is "do not speculate".
+
+    speeds_of   the speedup of every drafter at every gamma, fitted        speed, clock
+    field_of    all of them as candidates, with bounds that hold together  candidates, clusters
+    decide      the rule, setting by setting                               choice
+    schedules   one policy for a server whose load varies                  schedule, crossover
+    lines       what to type into other engines                            serving
+
+docs/choosing.md has the rule in words.
+
+>>> answer = recommend(fit_run(load_run("results/main")), max_gamma=16)         # doctest: +SKIP
+>>> answer.decisions[0].drafter, answer.decisions[0].choice.gamma               # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specbench.analysis.fit import GroupFit, RunFit
+from specbench.analysis.model import ModelPoint, Source
+from specbench.analysis.recommending.candidates import Candidate, Field, field_of
+from specbench.analysis.recommending.choice import Choice, Decision, choose, decide
+from specbench.analysis.recommending.output_length import BreakEven, break_even
+from specbench.analysis.recommending.schedule import Schedule, schedules
+from specbench.analysis.recommending.serving import Line, lines
+from specbench.analysis.recommending.speeds import speeds_of
+from specbench.errors import SpecbenchError
+
+__all__ = ["Answer", "Decision", "DrafterAnswer", "Schedule", "recommend"]
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What one gamma gives.
+
+    Attributes:
+        gamma: 0 is plain decoding.
+        tokens_per_round: after cuts; of an extrapolated point by the closed form.
+        speedup: fitted, or extrapolated.
+        source: extrapolated outside the measured gammas.
+        candidate: None where it can't be chosen.
+    """
+
+    gamma: int
+    tokens_per_round: float
+    speedup: float
+    source: Source
+    candidate: Candidate | None
+
+
+@dataclass(frozen=True)
+class DrafterAnswer:
+    """One drafter in one setting.
+
+    Attributes:
+        fit: of the group.
+        curve: gamma 0, 1, ...; of trees and adaptive drafts the measured ones.
+        best: what the rule chooses of this drafter alone.
+        break_even: how long an answer must be for its best fitted gamma to pay; None where that
+            was not measured.
+    """
+
+    fit: GroupFit
+    curve: tuple[CurvePoint, ...]
+    best: Choice
+    break_even: BreakEven | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All drafters' answers and what follows from them.
+
+    Attributes:
+        run, target: their names.
+        groups: every drafter in every setting.
+        decisions: what to do in each setting.
+        schedules: what to do over batch sizes, for each task and temperature.
+        serving: per schedule, lines for other engines.
+        notes: what a reader should know.
+    """
+
+    run: str
+    target: str
+    groups: tuple[DrafterAnswer, ...]
+    decisions: tuple[Decision, ...]
+    schedules: tuple[Schedule, ...]
+    serving: tuple[tuple[Line, ...], ...]
+    notes: tuple[str, ...]
+
+
+def recommend(run: RunFit, max_gamma: int) -> Answer:
+    """Answer for every drafter and every setting of a run.
+
+    Args:
+        run: the fitted run.
+        max_gamma: the longest draft on the curves; recommendations also stop at the largest
+            measured gamma.
+
+    Raises:
+        SpecbenchError: no cell of the run has a speedup, so there is nothing to answer from.
+    """
+    groups = [group for group in run.groups if group.model is not None]
+    speeds, scatter = speeds_of(groups)
+    field = field_of(groups, speeds, scatter, max_gamma)
+    if not field.candidates:
+        raise SpecbenchError(
+            f"no draft length can be recommended from {run.name}: no speculative cell has a "
+            "speedup beside a finished baseline",
+            run.warnings[0] if run.warnings else "",
+        )
+    found = schedules(field)
+    notes = list(run.warnings)
+    if speeds and scatter is None:
+        notes.append(
+            "nothing tells how much cells differ that were measured one after the other (one "
+            "baseline, fewer than three gammas): intervals and bounds leave that out"
+        )
+    return Answer(
+        run.name,
+        run.target,
+        tuple(_of_drafter(group, field, max_gamma) for group in groups),
+        decide(field),
+        found,
+        tuple(lines(schedule, run.target) for schedule in found),
+        tuple(notes),
+    )
+
+
+def _of_drafter(group: GroupFit, field: Field, max_gamma: int) -> DrafterAnswer:
+    assert group.model is not None
+    own = {one.gamma: one for one in field.candidates if one.group.key == group.key}
+    best = choose(list(own.values())) if own else Choice(None, None, "no gamma can be told")
+    paying = best.candidate or best.closest
+    return DrafterAnswer(
+        group,
+        tuple(
+            _curve_point(point, own.get(point.gamma), field)
+            for point in group.model.curve(max_gamma)
+        ),
+        best,
+        break_even(paying, field) if paying is not None else None,
+    )
+
+
+def _curve_point(point: ModelPoint, candidate: Candidate | None, field: Field) -> CurvePoint:
+    """A point of the curve, fitted where there is a candidate."""
+    if candidate is None:
+        source: Source = "extrapolated" if point.gamma else "measured"
+        return CurvePoint(point.gamma, point.tokens_per_round, point.speedup, source, None)
+    speed = field.speed_of(candidate.group)
+    tokens = point.tokens_per_round
+    if speed is not None:
+        tokens = float(speed.tokens.per_round([point.gamma], np.ones(speed.clusters.size))[0])
+    measured = any(found.gamma == point.gamma for found in candidate.witnesses)
+    source = "measured" if measured else "interpolated"
+    return CurvePoint(point.gamma, tokens, candidate.speedup, source, candidate)

@@ -1,0 +1,204 @@
+"""The rule: which drafter and gamma, or not to speculate.
+
+1. A candidate counts if nothing speaks against it: it is no synthetic drafter (they calibrate the
+   instrument), its output did not diverge from plain decoding, its lower bound, which holds for all
+   candidates of the run together, lies above 1, and its speedup above the noise floor of the
+   block's two baselines.
+2. Of those that count the highest fitted speedup wins; of those within CLOSE of it, in 9 of 10
+   resamples too, the one with the smallest gamma.
+3. If none counts, gamma is 0: do not speculate. That is "undecided" where a gain is expected but
+   conversations are too few to show one.
+
+How sure a choice is comes from the resamples: the share in which nothing in its setting is faster,
+plain decoding included, or faster by more than CLOSE, and the mean of best / chosen - 1, what one
+stands to lose.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specbench.analysis.fit import DIVERGED, GroupFit, Setting
+from specbench.analysis.names import counted, with_gamma
+from specbench.analysis.recommending.candidates import Candidate, Field
+from specbench.analysis.recommending.output_length import BreakEven, break_even
+from specbench.records.summary import FEW_PROMPTS
+from specbench.theory.clusters import Numbers
+
+_CALIBRATING = "synthetic drafters, which calibrate the instrument and are never recommended"
+
+CLOSE = 0.01
+"""Speedups within this of the best are as good; then the shorter draft is preferred."""
+
+_SURE = 0.9
+
+
+@dataclass(frozen=True)
+class Sureness:
+    """How sure a choice is, over the resamples.
+
+    Attributes:
+        best: share in which nothing else is faster.
+        near_best: share in which nothing else is faster by more than CLOSE.
+        loss: mean of best / chosen - 1.
+    """
+
+    best: float
+    near_best: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One candidate, or plain decoding where none counts.
+
+    Attributes:
+        candidate: None for plain decoding.
+        closest: the best candidate that does not count, where none does; None if there is none.
+        against: what speaks against it; empty where a candidate is chosen.
+        decided: False where that is for want of data.
+    """
+
+    candidate: Candidate | None
+    closest: Candidate | None = None
+    against: str = ""
+    decided: bool = True
+
+    @property
+    def gamma(self) -> int:
+        """0 means "do not speculate"."""
+        return self.candidate.gamma if self.candidate else 0
+
+    @property
+    def speedup(self) -> float:
+        """Fitted; 1 for plain decoding."""
+        return self.candidate.speedup if self.candidate else 1.0
+
+    @property
+    def group(self) -> GroupFit | None:
+        """Of the drafter; None for plain decoding."""
+        return self.candidate.group if self.candidate else None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do in one setting.
+
+    Attributes:
+        sureness: of the choice; None where the resamples can't tell.
+        break_even: how long an answer must be for it to pay; None for plain decoding, and where
+            first tokens were not timed.
+    """
+
+    setting: Setting
+    choice: Choice
+    sureness: Sureness | None
+    break_even: BreakEven | None
+
+    @property
+    def drafter(self) -> str:
+        """The SPEC, or "none"."""
+        return self.choice.group.key.drafter if self.choice.group else "none"
+
+    @property
+    def options(self) -> str | None:
+        """What to type after ``specbench run``; None where nothing is shown to pay."""
+        if not self.choice.gamma:
+            return None
+        return f"--drafter {shlex.quote(self.drafter)} --gamma {self.choice.gamma}"
+
+
+def decide(field: Field) -> tuple[Decision, ...]:
+    """The choice in every setting."""
+    decisions = []
+    for setting, candidates in field.by_setting.items():
+        choice = choose(candidates)
+        length = break_even(choice.candidate, field) if choice.candidate else None
+        decisions.append(Decision(setting, choice, sureness(choice.candidate, candidates), length))
+    return tuple(decisions)
+
+
+def choose(candidates: Sequence[Candidate]) -> Choice:
+    """The rule, applied to candidates of one setting."""
+    counting = [candidate for candidate in candidates if not against(candidate)]
+    if counting:
+        return Choice(preferred(counting))
+    usable = [candidate for candidate in candidates if not candidate.group.synthetic]
+    if not usable:
+        return Choice(None, None, f"only {_CALIBRATING}")
+    closest = max(usable, key=lambda candidate: (candidate.speedup, -candidate.gamma))
+    name = with_gamma(closest.group.key.drafter, closest.group.draft_form, closest.gamma)
+    return Choice(None, closest, f"{name}: {against(closest)}", _decided(closest))
+
+
+def preferred(candidates: Sequence[Candidate]) -> Candidate:
+    """The fastest, or the shortest draft of those that are as good."""
+    best = max(candidates, key=lambda candidate: (candidate.speedup, -candidate.gamma))
+    close = [candidate for candidate in candidates if _as_good(candidate, best)]
+    return min(close, key=lambda candidate: (candidate.gamma, -candidate.speedup))
+
+
+def _as_good(candidate: Candidate, best: Candidate) -> bool:
+    """Whether what is lost against the best is within CLOSE, and does not merely seem so."""
+    if candidate.speedup < best.speedup * (1.0 - CLOSE):
+        return False
+    behind = best.logs - candidate.logs
+    known = behind[np.isfinite(behind)]
+    return not known.size or float((known <= -math.log1p(-CLOSE)).mean()) >= _SURE
+
+
+def against(candidate: Candidate) -> str:
+    """What speaks against a candidate; empty if nothing does."""
+    if candidate.group.synthetic:
+        return _CALIBRATING
+    if _diverged(candidate):
+        return "its output DIVERGED from plain decoding: a bug"
+    speedup, bound, floor = candidate.speedup, candidate.bound, candidate.noise_floor
+    prompts = counted(candidate.group.num_prompts, "prompt")
+    if bound is None or candidate.ci is None:
+        return f"a speedup of {speedup:.2f} has no interval ({prompts})"
+    low, high = candidate.ci
+    fitted = f"{speedup:.2f} fitted, 95% interval {low:.2f}–{high:.2f}"
+    if speedup <= 1.0:
+        return f"{fitted}, no gain"
+    if floor is not None and speedup - 1.0 <= floor:
+        return f"{speedup:.2f} fitted lies inside the noise floor of ±{floor:.1%}"
+    if bound <= 1.0:
+        return f"{fitted}, lower bound for all that was compared {bound:.2f}, does not clear 1"
+    return ""
+
+
+def sureness(chosen: Candidate | None, candidates: Sequence[Candidate]) -> Sureness | None:
+    """How sure it is to choose one, or plain decoding, from candidates of one setting.
+
+    None where the resamples can't tell.
+    """
+    usable = [one for one in candidates if not one.group.synthetic and np.isfinite(one.logs).any()]
+    logs = np.column_stack([np.zeros_like(candidates[0].logs), *(one.logs for one in usable)])
+    own = chosen.logs if chosen is not None else logs[:, 0]
+    known = np.isfinite(own) & np.isfinite(logs).all(axis=1)
+    if not known.any():
+        return None
+    behind: Numbers = logs[known].max(axis=1) - own[known]
+    return Sureness(
+        best=float((behind <= 0.0).mean()),
+        near_best=float((behind <= -math.log1p(-CLOSE)).mean()),
+        loss=float(np.expm1(behind).mean()),
+    )
+
+
+def _diverged(candidate: Candidate) -> bool:
+    return any(point.lossless == DIVERGED for point in candidate.witnesses)
+
+
+def _decided(closest: Candidate) -> bool:
+    """Whether data, and not the want of them, speak against the closest candidate."""
+    if _diverged(closest):
+        return True
+    few = closest.group.num_prompts < FEW_PROMPTS and closest.speedup > 1.0
+    return closest.bound is not None and not few

@@ -1,0 +1,214 @@
+"""Lines to type into vLLM, SGLang and Hugging Face for a schedule, or why there is none.
+
+Names of options as of vLLM 0.26 (`SpeculativeConfig`), SGLang's server arguments of 2026 and
+transformers 5. What an engine can't run is said by name, and so is where it drafts in another way
+than what was measured, since alpha then need not be the same.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from specbench.analysis.recommending.schedule import Schedule
+from specbench.records.spec_text import split_spec
+
+_SHIPPED_IN = "specbench's own package"
+
+
+@dataclass(frozen=True)
+class Line:
+    """For one engine.
+
+    Attributes:
+        engine: its name.
+        text: what to type; empty where the engine can't run it.
+        notes: why it can't, or what differs from what was measured.
+    """
+
+    engine: str
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A drafter's SPEC in pieces."""
+
+    kind: str
+    argument: str
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, text: str) -> Spec:
+        """The pieces of a text."""
+        head, options = split_spec(text)
+        kind, _, argument = head.partition(":")
+        return cls(kind, argument, dict(options))
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether it drafts trees."""
+        return self.options.get("tree", "chain") != "chain"
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether drafts end where the next token would not pay."""
+        return self.options.get("gamma") == "auto"
+
+
+def lines(schedule: Schedule, target: str) -> tuple[Line, ...]:
+    """One per engine; none where no drafter is shown to pay.
+
+    Args:
+        schedule: with a drafter.
+        target: what is served, as the engines are to be told.
+    """
+    if schedule.served is None:
+        return ()
+    spec = Spec.of(schedule.drafter)
+    made = [_vllm(schedule, spec, target), _sglang(schedule, spec, target)]
+    return (*made, _hugging_face(schedule, spec))
+
+
+def _vllm(schedule: Schedule, spec: Spec, target: str) -> Line:
+    method = _VLLM_METHODS.get(spec.kind)
+    lacking = _lacking(spec, method is not None, trees=False)
+    if lacking or method is None:
+        return Line("vLLM", "", lacking)
+    config: dict[str, object] = {"method": method, "num_speculative_tokens": schedule.longest}
+    notes = _head_notes(spec)
+    if spec.kind == "ngram":
+        config["prompt_lookup_min"] = int(spec.options.get("min", 1))
+        config["prompt_lookup_max"] = int(spec.options.get("max", 3))
+        notes += _match_notes(spec)
+    else:
+        config["model"] = spec.argument
+        if schedule.load.temperature > 0.0 and spec.kind != "medusa":
+            config["draft_sample_method"] = "probabilistic"  # as measured; its default is one-hot
+    if len(schedule.ranges) > 1:
+        config["num_speculative_tokens_per_batch_size"] = [list(part) for part in schedule.ranges]
+    limit = ""
+    if schedule.ranges[-1].gamma:
+        limit = f" --max-num-seqs {schedule.last}"
+        notes += (
+            f"beyond batch {schedule.last}, the largest measured one, vLLM would go on with γ = "
+            f"{schedule.ranges[-1].gamma}: --max-num-seqs ends there",
+        )
+    text = f"vllm serve {shlex.quote(target)}{limit} --speculative-config '{_json(config)}'"
+    return Line("vLLM", text, notes)
+
+
+def _sglang(schedule: Schedule, spec: Spec, target: str) -> Line:
+    algorithm = _SGLANG_ALGORITHMS.get(spec.kind)
+    lacking = _lacking(spec, algorithm is not None, trees=spec.kind != "ngram")
+    if lacking or algorithm is None:
+        return Line("SGLang", "", lacking)
+    options = [f"--speculative-algorithm {algorithm}"]
+    notes = _head_notes(spec)
+    if spec.kind == "ngram":
+        options.append(f"--speculative-num-draft-tokens {schedule.longest + 1}")
+        notes += ("SGLang looks in all earlier outputs and drafts trees, not what was measured",)
+    else:
+        nodes, topk = schedule.longest + 1, 1
+        if spec.is_tree:
+            nodes, topk = int(spec.options["tree"]), int(spec.options.get("topk", 10))
+        options += [
+            f"--speculative-draft-model-path {shlex.quote(spec.argument)}",
+            f"--speculative-num-steps {schedule.longest}",
+            f"--speculative-eagle-topk {topk}",
+            f"--speculative-num-draft-tokens {nodes}",
+        ]
+    notes += _one_gamma_notes(schedule, "SGLang")
+    command = f"python3 -m sglang.launch_server --model-path {shlex.quote(target)}"
+    return Line("SGLang", " ".join([command, *options]), notes)
+
+
+def _hugging_face(schedule: Schedule, spec: Spec) -> Line:
+    known = spec.kind in ("ngram", "model", "early-exit")
+    lacking = _lacking(spec, known, trees=False)
+    gamma = schedule.ranges[0].gamma
+    if not lacking and not gamma:
+        lacking = ("generate() decodes one sequence at a time, where nothing is shown to pay",)
+    if lacking:
+        return Line("Hugging Face", "", lacking)
+    notes: tuple[str, ...] = ()
+    if schedule.last > 1:
+        notes = ("generate() drafts for one sequence at a time: this is for batch 1",)
+    if spec.kind == "ngram":
+        longest = spec.options.get("max", "3")
+        call = f"prompt_lookup_num_tokens={gamma}, max_matching_ngram_size={longest}"
+        return Line("Hugging Face", f"model.generate(**inputs, {call})", notes + _match_notes(spec))
+    drafter = f"assistant_early_exit={spec.argument}"
+    if spec.kind == "model":
+        drafter = "assistant_model=drafter"
+        notes += (f"drafter = AutoModelForCausalLM.from_pretrained({spec.argument!r})",)
+    call = (
+        f"{drafter}, num_assistant_tokens={gamma}, num_assistant_tokens_schedule='constant', "
+        "assistant_confidence_threshold=0"
+    )
+    return Line("Hugging Face", f"model.generate(**inputs, {call})", notes)
+
+
+_VLLM_METHODS = {
+    "ngram": "ngram",
+    "model": "draft_model",
+    "medusa": "medusa",
+    "eagle": "eagle",
+    "eagle3": "eagle3",
+}
+_SGLANG_ALGORITHMS = {
+    "ngram": "NGRAM",
+    "model": "STANDALONE",
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+}
+
+
+def _lacking(spec: Spec, known: bool, trees: bool) -> tuple[str, ...]:
+    """Why an engine can't run a drafter; empty if it can."""
+    if not known:
+        return (f"it has no {spec.kind} drafter",)
+    if spec.is_adaptive:
+        return ("it has no gamma=auto that ends drafts by the same rule",)
+    if spec.is_tree and not trees:
+        return ("it verifies chains only, not trees",)
+    if spec.is_tree and not spec.options["tree"].isdigit():
+        return ("it takes no tree of a given form",)
+    if not spec.argument and spec.kind != "ngram":
+        return (f"the {spec.kind} drafter lies in {_SHIPPED_IN}: it has no name to give",)
+    if spec.options.get("vocab") is not None:
+        return (f"it can't draft among {spec.options['vocab']} tokens only (vocab=)",)
+    return ()
+
+
+def _head_notes(spec: Spec) -> tuple[str, ...]:
+    """What to know about a drafter that lies in a folder."""
+    if spec.kind not in ("medusa", "eagle", "eagle3") or not _is_path(spec.argument):
+        return ()
+    return (f"{spec.argument} must have the layout that the engine reads",)
+
+
+def _match_notes(spec: Spec) -> tuple[str, ...]:
+    if spec.options.get("match") == "first":
+        return ()
+    return ("it takes the first match: measure ngram,match=first to have the same α",)
+
+
+def _one_gamma_notes(schedule: Schedule, engine: str) -> tuple[str, ...]:
+    if len(schedule.ranges) == 1:
+        return ()
+    said = ", ".join(f"{part.gamma} at {part.first}–{part.last}" for part in schedule.ranges)
+    return (f"{engine} keeps one γ at every batch size; shown to pay is {said}",)
+
+
+def _is_path(argument: str) -> bool:
+    return (
+        argument.startswith(("/", ".", "~")) or argument.count("/") > 1 or Path(argument).exists()
+    )
+
+
+def _json(config: dict[str, object]) -> str:
+    return json.dumps(config, ensure_ascii=False).replace("'", "'\\''")

@@ -1,0 +1,151 @@
+"""What ``specbench optimal-gamma RUN`` tells who runs a server: policy, lengths, memory, lines."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from specbench.cli._output import beside_label, number, print_table
+
+if TYPE_CHECKING:
+    from specbench.analysis.memory import Memory
+    from specbench.analysis.recommending import Answer, Decision, Schedule
+    from specbench.analysis.recommending.serving import Line
+
+_SCHEDULE = ("task", "T", "batch sizes", "use", "γ", "expected")
+_LENGTHS = ("task", "T", "B", "start ms", "saved ms/token", "pays from tokens (95%)")
+_LABEL_WIDTH = 26
+_COMMAND_WIDTH = 73  # with the indent and a backslash 80 columns at most
+
+Names = Mapping[str, str]
+
+
+def print_server(answer: Answer, names: Names) -> None:
+    """Print the policy over batch sizes, output lengths, memory, and lines for other engines."""
+    if any(schedule.last > 1 for schedule in answer.schedules):
+        rows = [row for schedule in answer.schedules for row in _schedule_rows(schedule, names)]
+        print_table("One policy for a load that varies", _SCHEDULE, rows, texts=4)
+        print("expected: at the largest measured batch size of the range")
+        print()
+        _print_crossovers(answer, names)
+    lengths = [_length_row(one) for one in answer.decisions if one.break_even is not None]
+    if lengths:
+        print_table("How long an answer must be", _LENGTHS, lengths, texts=1)
+    _print_memory(answer, names)
+    _print_lines(answer)
+
+
+def _schedule_rows(schedule: Schedule, names: Names) -> list[list[str]]:
+    load, rows = schedule.load, []
+    head = [load.task, f"{load.temperature:g}"]
+    for part in schedule.ranges:
+        choice = schedule.choice(part)
+        use = names[schedule.drafter] if part.gamma else "do not speculate"
+        numbers = [str(part.gamma), number(choice.speedup if choice else None)]
+        sizes = str(part.first) if part.first == part.last else f"{part.first}–{part.last}"
+        for name, *rest in beside_label(use, [numbers], _LABEL_WIDTH):
+            rows.append([*head, sizes, name, *rest])
+            head, sizes = ["", ""], ""
+    return rows
+
+
+def _print_crossovers(answer: Answer, names: Names) -> None:
+    found = [one for one in answer.schedules if one.crossover is not None]
+    if not found:
+        return
+    print("Batch size from which speculation stops paying (interpolated on log scales)")
+    for schedule in found:
+        assert schedule.crossover is not None
+        where = f"{schedule.load}, {names[schedule.drafter]}"
+        print(_wrapped(f"{where}: {schedule.crossover.sentence}"))
+    print()
+
+
+def _length_row(decision: Decision) -> list[str]:
+    found, setting = decision.break_even, decision.setting
+    assert found is not None
+    tokens = _tokens(found.tokens)
+    if found.ci is not None:
+        tokens += f" {_tokens(found.ci[0])}–{_tokens(found.ci[1])}"
+    return [
+        setting.task,
+        f"{setting.temperature:g}",
+        str(setting.batch_size),
+        f"{1e3 * found.extra_s:.1f}".replace("-0.0", "0.0"),
+        f"{1e3 * found.saved_s:.2f}",
+        tokens,
+    ]
+
+
+def _tokens(length: float) -> str:
+    return "never" if length == float("inf") else f"{length:.0f}"
+
+
+def _print_memory(answer: Answer, names: Names) -> None:
+    """What a drafter's memory costs, each drafter once, with the longest sequences of the run."""
+    longest: dict[str, Memory] = {}
+    for group in answer.groups:
+        name, memory = names[group.fit.key.drafter], group.fit.memory
+        if memory is None or group.fit.synthetic:
+            continue
+        if name not in longest or (memory.context or 0.0) > (longest[name].context or 0.0):
+            longest[name] = memory
+    if longest:
+        print("Sequences that fit beside the weights (activations not counted)")
+        for name, memory in longest.items():
+            print(_wrapped(f"{name}: {_memory(memory)}"))
+        print()
+
+
+def _memory(memory: Memory) -> str:
+    without, beside = memory.sequences_without, memory.sequences_with
+    missing = ", ".join(memory.missing)
+    if without is None or beside is None:
+        return f"not measured: {missing}"
+    at_most = "at most " if memory.missing else ""
+    text = f"{without:,} of {memory.context:.0f} tokens without the drafter, {at_most}{beside:,}"
+    lost = f" with it ({beside / without - 1.0:+.1%})" if without else " with it"
+    return text + lost + (f"; not measured: {missing}" if missing else "")
+
+
+def _print_lines(answer: Answer) -> None:
+    """Each engine's line once, with the loads that it is for."""
+    loads: dict[tuple[Line, ...], list[str]] = {}
+    for schedule, lines in zip(answer.schedules, answer.serving, strict=True):
+        if lines:
+            loads.setdefault(lines, []).append(str(schedule.load))
+    for lines, where in loads.items():
+        print(textwrap.fill(f"Other engines: {'; '.join(where)}", 80, subsequent_indent="  "))
+        for line in lines:
+            if not line.text:
+                print(_wrapped(f"{line.engine}: not possible, {line.notes[0]}"))
+            else:
+                print(f"  {line.engine}")
+                print(_command(line.text))
+                for note in line.notes:
+                    print(_wrapped(f"({note})", "    "))
+        print()
+
+
+def _command(text: str) -> str:
+    """A command over several lines, as a shell or Python takes it.
+
+    Broken before an option and after a comma, never within a name. Within quotes or brackets a line
+    end needs nothing, elsewhere a backslash.
+    """
+    lines, open_quote = [""], False
+    for word in re.split(r" (?=--)|(?<=,) ", text):
+        if lines[-1] and len(lines[-1]) + len(word) > _COMMAND_WIDTH:
+            lines[-1] += "" if open_quote or lines[0].startswith("model.") else " \\"
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+        open_quote ^= word.count("'") % 2 == 1
+    return textwrap.indent("\n".join(lines), "    ")
+
+
+def _wrapped(text: str, indent: str = "  ") -> str:
+    return textwrap.fill(
+        text, 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
+    )

@@ -1,0 +1,201 @@
+"""Fitted groups of simulated runs whose best choice is known, built from sums, without a run.
+
+Acceptance is i.i.d. within a conversation; conversations differ in alpha and in speed, cells in
+speed. What the analysis sees is what it sees of a real run of batch size 1.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from specbench.analysis.acceptance import Acceptance
+from specbench.analysis.evidence import Evidence, TokenSums
+from specbench.analysis.fit import GammaFit, GroupFit, GroupKey, Setting
+from specbench.analysis.model import RoundModel, RoundShape
+from specbench.theory.acceptance import Counts, Iid, Sample
+from specbench.theory.iid_test import IidTest
+from specbench.theory.round_lines import RoundTimes, StepTimes
+
+STEP_S = 0.02
+PROMPTS, TOKENS = 24, 64
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """What a drafter is like, in units of T1.
+
+    Attributes:
+        alpha: mean over conversations.
+        spread: standard deviation between them.
+        d0, c, v0, v_slope, o: costs of a round.
+        jump: added to rounds that draft more than four tokens.
+    """
+
+    alpha: float
+    spread: float = 0.1
+    d0: float = 0.0
+    c: float = 0.05
+    v0: float = 1.0
+    v_slope: float = 0.02
+    o: float = 0.03
+    jump: float = 0.0
+
+    def round_time(self, gamma: int) -> float:
+        """Of a round of gamma tokens."""
+        jump = self.jump if gamma > 4 else 0.0
+        return self.d0 + self.c * gamma + self.v0 + self.v_slope * gamma + self.o + jump
+
+    def chances(self, generator: np.random.Generator) -> Any:
+        """Alpha of each conversation."""
+        if not self.spread:
+            return np.full(PROMPTS, self.alpha)
+        weight = self.alpha * (1 - self.alpha) / self.spread**2 - 1
+        return generator.beta(self.alpha * weight, (1 - self.alpha) * weight, PROMPTS)
+
+    def speedup(self, gamma: int) -> float:
+        """The true one."""
+        return tokens_per_round(self.alpha, self.spread, gamma) / self.round_time(gamma)
+
+
+@functools.cache
+def tokens_per_round(alpha: float, spread: float, gamma: int) -> float:
+    """Tokens put out per round over answers of one length, cut at their end: exact.
+
+    The mean of rounds that an answer takes, m(n) = 1 + sum of P(k tokens) m(n - k), over
+    conversations of alphas at the middles of 400 equal parts of the Beta.
+    """
+    alphas = np.array([alpha])
+    if spread:
+        weight = alpha * (1 - alpha) / spread**2 - 1
+        shares = (np.arange(400) + 0.5) / 400
+        alphas = stats.beta.ppf(shares, alpha * weight, (1 - alpha) * weight)
+    chances = [alphas**k * (1 - alphas) for k in range(gamma)] + [alphas**gamma]
+    rounds = np.zeros((TOKENS, alphas.size))
+    for left in range(1, TOKENS):
+        rounds[left] = 1.0 + sum(
+            chance * rounds[max(left - k - 1, 0)] for k, chance in enumerate(chances)
+        )
+    return float((TOKENS - 1.0) / rounds[TOKENS - 1].mean())
+
+
+def costing(drafter: Drafter, gammas: Sequence[int], best: float) -> Drafter:
+    """The same drafter with o such that its fastest gamma has this true speedup."""
+    low, high = -0.9, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fastest = max(replace(drafter, o=middle).speedup(gamma) for gamma in gammas)
+        low, high = (middle, high) if fastest > best else (low, middle)
+    return replace(drafter, o=low)
+
+
+@dataclass(frozen=True)
+class World:
+    """How times vary: standard deviations of logs.
+
+    Attributes:
+        context: between conversations.
+        noise: between rounds.
+        cell: between cells.
+        model: fits acceptance; None is one alpha.
+    """
+
+    context: float = 0.1
+    noise: float = 0.1
+    cell: float = 0.005
+    model: Callable[[Sample], Any] = Iid.fit
+
+    def setting(
+        self,
+        task: str,
+        drafters: dict[str, Drafter],
+        gammas: Sequence[int],
+        generator: np.random.Generator,
+    ) -> list[GroupFit]:
+        """The groups of one setting, which share conversations and baselines."""
+        names = np.array([f"{task}-{number:03d}" for number in range(PROMPTS)])
+        context = generator.lognormal(0.0, self.context, PROMPTS)
+        steps = np.full(PROMPTS, TOKENS - 1.0)
+        both = [self._seconds(1.0, steps, context, generator) for _ in range(2)]
+        plain = StepTimes(names, sum(both), 2 * steps)
+        cells = np.array([part.sum() / steps.sum() for part in both])
+        floor = float(cells.max() / cells.min() - 1.0)
+        found = []
+        for name, drafter in drafters.items():
+            chances = drafter.chances(generator)
+            drawn = {gamma: _rounds(gamma, chances, generator) for gamma in gammas}
+            sample = {gamma: Counts(names, *counts[:2]) for gamma, counts in drawn.items()}
+            tokens, times = {}, {}
+            for gamma, (_, evaluated, emitted) in drawn.items():
+                rounds = evaluated[:, 0]
+                lengths = np.zeros((PROMPTS, gamma + 1))
+                lengths[:, -1] = rounds
+                time = self._seconds(drafter.round_time(gamma), rounds, context, generator)
+                share = drafter.c * gamma / drafter.round_time(gamma)
+                tokens[gamma] = TokenSums(names, lengths, emitted)
+                times[gamma] = RoundTimes(
+                    names, lengths, share * time, (1 - share) * time, 0 * time, 0 * time
+                )
+            evidence = Evidence(sample, tokens, times, plain, cells, TOKENS - 1.0, True)
+            found.append(group_of(task, name, evidence, floor, self.model(sample)))
+        return found
+
+    def _seconds(self, cost: float, rounds: Any, context: Any, generator: Any) -> Any:
+        noise = self.noise / np.sqrt(rounds) * generator.normal(size=rounds.size)
+        cell = self.cell * generator.normal()
+        return STEP_S * cost * rounds * context * np.exp(noise + cell)
+
+
+def _rounds(gamma: int, chances: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
+    """Accepted and evaluated [conversations, gamma], and tokens put out, of answers of one length.
+
+    Rounds are drawn until the answer is full; what the last one drafted too much is cut.
+    """
+    longest = TOKENS
+    hits = generator.random((chances.size, longest, gamma)) < chances[:, None, None]
+    accepted = np.cumprod(hits, axis=2)
+    committed = accepted.sum(axis=2) + 1
+    before = np.cumsum(committed, axis=1) - committed
+    used = before < TOKENS - 1
+    evaluated = np.concatenate([np.ones_like(accepted[..., :1]), accepted[..., :-1]], axis=2)
+    sums = [(part * used[..., None]).sum(axis=1).astype(float) for part in (accepted, evaluated)]
+    return sums[0], sums[1], np.full(chances.size, TOKENS - 1.0)
+
+
+def group_of(task: str, name: str, evidence: Evidence, floor: float, model: Any) -> GroupFit:
+    """A fitted group as far as choosing needs it."""
+    points = []
+    for gamma, part in evidence.tokens.items():
+        speed = part.emitted.sum() / evidence.times[gamma].seconds.sum()
+        points.append(point_of(gamma, float(speed * evidence.plain.step_s), floor))
+    shapes = {gamma: RoundShape((*(0.0,) * gamma, 1.0), 0.0, 1.0, 0.0) for gamma in evidence.times}
+    acceptance = Acceptance(0.5, (), IidTest(0.0, None, PROMPTS, 2), None, None, model)
+    return GroupFit(
+        key=GroupKey(Setting(task, 0.0, 1, "simulated", "native", 0, 1.0), name),
+        draft_form="chain",
+        alpha=0.5,
+        alpha_ci=None,
+        c=0.05,
+        c_ci=None,
+        step_s=evidence.plain.step_s,
+        overhead=0.0,
+        noise_floor=floor,
+        num_prompts=PROMPTS,
+        model=RoundModel(0.5, 0.05, shapes),
+        points=tuple(points),
+        warnings=(),
+        acceptance=acceptance,
+        evidence=evidence,
+    )
+
+
+def point_of(gamma: int, speedup: float, floor: float | None) -> GammaFit:
+    """A measured gamma of which little but the speedup is known."""
+    nothing = dict.fromkeys(GammaFit.__dataclass_fields__)
+    known = {"gamma": gamma, "num_cells": 1, "num_rounds": 1, "speedup": speedup}
+    return GammaFit(**{**nothing, **known, "noise_floor": floor, "lossless": "identical"})

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specbench.analysis.fit import GroupFit
+from specbench.analysis.recommending.candidates import Candidate, Field, field_of
+from specbench.analysis.recommending.choice import Choice, against, choose, preferred, sureness
+from specbench.analysis.recommending.speeds import speeds_of
+from specbench.theory.intervals import paired_ratio_of_ratios
+from tests.choice_worlds import Drafter, World, point_of
+
+GOOD = Drafter(0.7, c=0.05)
+
+
+def field(groups: list[GroupFit], scatter: bool = True) -> Field:
+    speeds, cells = speeds_of(groups)
+    return field_of(groups, speeds, cells if scatter else None, max_gamma=16)
+
+
+def groups(drafters: dict[str, Drafter], gammas: tuple[int, ...], seed: int = 0) -> list[GroupFit]:
+    return World().setting("code", drafters, gammas, np.random.default_rng(seed))
+
+
+def test_one_gamma_has_the_interval_of_paired_conversations() -> None:
+    (group,) = groups({"x": GOOD}, (1,))
+    endless = replace(group, evidence=replace(group.evidence, output=1e12))
+    (found,) = field([endless], scatter=False).candidates
+    own, plain = endless.evidence.times[1], endless.evidence.plain
+    accepted = endless.evidence.sample[1].accepted[:, 0]
+    expected = paired_ratio_of_ratios(
+        plain.seconds[:20], plain.steps[:20], own.seconds[:20], (own.rounds + accepted)[:20]
+    )
+    assert expected is not None
+    few = _first(endless, 20)  # below the bootstrap's number
+    (found,) = field([few], scatter=False).candidates
+    assert found.speedup == pytest.approx(expected.estimate)
+    assert found.ci == pytest.approx(expected.ends, rel=0.01)
+
+
+def _first(group: GroupFit, count: int) -> GroupFit:
+    """A group with its first conversations only."""
+    evidence: Any = group.evidence
+    times, counts, tokens = evidence.times[1], evidence.sample[1], evidence.tokens[1]
+
+    def cut(part: Any) -> Any:
+        return replace(part, **{name: value[:count] for name, value in vars(part).items()})
+
+    return replace(
+        group,
+        evidence=replace(
+            evidence,
+            times={1: cut(times)},
+            sample={1: cut(counts)},
+            tokens={1: cut(tokens)},
+            plain=cut(evidence.plain),
+        ),
+    )
+
+
+def test_cells_that_differ_make_every_interval_wider() -> None:
+    found = groups({"x": GOOD}, (1, 2, 4))
+    sure, unsure = field(found, scatter=False), field(found)
+    for one, other in zip(sure.candidates, unsure.candidates, strict=True):
+        assert one.speedup == other.speedup
+        assert other.ci[0] < one.ci[0] < one.ci[1] < other.ci[1]
+        assert other.bound < one.bound
+
+
+def test_a_drafter_seen_twice_costs_nothing_and_others_do() -> None:
+    (group,) = groups({"x": GOOD}, (1, 2, 4))
+    twin = replace(group, key=group.key._replace(drafter="y"))
+    alone, twins = field([group], scatter=False), field([group, twin], scatter=False)
+    for place, candidate in enumerate(alone.candidates):
+        assert twins.candidates[place].bound == pytest.approx(candidate.bound, rel=0.002)
+    many = [one for seed in range(12) for one in World().setting(
+        f"task {seed}", {"x": GOOD}, (1, 2, 4), np.random.default_rng(seed))]  # fmt: skip
+    assert (
+        field([group, *many], scatter=False).candidates[0].bound < 0.99 * alone.candidates[0].bound
+    )
+
+
+def test_synthetic_drafters_do_not_make_bounds_wider() -> None:
+    (group,) = groups({"x": GOOD}, (1, 2, 4))
+    others = groups({f"synthetic:0.{n}": GOOD for n in range(1, 9)}, (1, 2, 4), seed=1)
+    alone, beside = field([group], scatter=False), field([group, *others], scatter=False)
+    for place, one in enumerate(alone.candidates):
+        assert beside.candidates[place].bound == pytest.approx(one.bound, rel=0.001)
+    assert all(c.bound is None for c in beside.candidates if c.group.synthetic)
+
+
+def test_drafters_share_their_conversations_draws() -> None:
+    """In every resample all drafters meet the same conversations, so twins never differ."""
+    (group,) = groups({"x": GOOD}, (1, 2, 4))
+    twin = replace(group, key=group.key._replace(drafter="y"))
+    found = field([group, twin], scatter=False).candidates
+    for one, other in zip(found[:4], found[4:], strict=True):
+        assert one.logs.std() > 0.001
+        assert (one.logs == other.logs).all()
+
+
+def test_the_same_run_gives_the_same_answer() -> None:
+    found = groups({"x": GOOD}, (1, 2, 4))
+    first, again = field(found), field(found)
+    for one, other in zip(first.candidates, again.candidates, strict=True):
+        assert (one.bound, one.ci) == (other.bound, other.ci)
+        assert (one.logs == other.logs).all()
+
+
+def candidate(
+    gamma: int, speedup: float, logs: Any = None, bound: float | None = 1.1, **known: Any
+) -> Candidate:
+    (group,) = groups({known.pop("drafter", "x"): GOOD}, (1,))
+    drawn = np.full(1000, np.log(speedup)) if logs is None else logs
+    point = replace(point_of(gamma, speedup, known.pop("floor", 0.01)), **known)
+    ends = (0.9 * speedup, 1.1 * speedup)
+    return Candidate(group, gamma, speedup, ends, bound, (point,), lambda: drawn)
+
+
+def test_within_a_percent_the_shorter_draft_is_preferred() -> None:
+    assert preferred([candidate(4, 1.5), candidate(2, 1.486)]).gamma == 2
+    assert preferred([candidate(4, 1.5), candidate(2, 1.484)]).gamma == 4
+    assert preferred([candidate(8, 1.5), candidate(2, 1.4), candidate(3, 1.49)]).gamma == 3
+
+
+def test_what_merely_seems_as_good_is_not_preferred() -> None:
+    wide = np.log(1.49) + np.random.default_rng(0).normal(0.0, 0.01, 1000)
+    assert preferred([candidate(4, 1.5), candidate(2, 1.49, wide)]).gamma == 4
+    narrow = np.log(1.49) + np.random.default_rng(0).normal(0.0, 0.001, 1000)
+    assert preferred([candidate(4, 1.5), candidate(2, 1.49, narrow)]).gamma == 2
+
+
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        ({"drafter": "synthetic:0.9"}, "calibrate"),
+        ({"lossless": "DIVERGED"}, "DIVERGED"),
+        ({"bound": None}, "no interval"),
+        ({"bound": 0.99}, "does not clear 1"),
+        ({"floor": 0.6}, "noise floor of ±60.0%"),
+    ],
+)
+def test_what_speaks_against_a_candidate(known: dict[str, Any], says: str) -> None:
+    assert against(candidate(4, 1.5)) == ""
+    assert says in against(candidate(4, 1.5, **known))
+    assert choose([candidate(4, 1.5, **known)]).gamma == 0
+
+
+def test_the_best_of_what_counts_wins_not_the_best_of_all() -> None:
+    chosen = choose([candidate(4, 1.9, bound=0.9), candidate(2, 1.3)])
+    assert (chosen.gamma, chosen.speedup) == (2, 1.3)
+
+
+def test_how_sure_a_choice_is() -> None:
+    logs = np.repeat(np.log([1.2, 1.6]), 500)
+    options = [candidate(2, 1.4, logs), candidate(4, 1.5)]
+    sure = sureness(options[1], options)
+    assert sure is not None
+    assert (sure.best, sure.near_best) == (0.5, 0.5)
+    assert sure.loss == pytest.approx(0.5 * (1.6 / 1.5 - 1))
+    plain = sureness(None, options)
+    assert plain is not None
+    assert plain.best == 0.0
+    assert plain.loss == pytest.approx(0.5 * (1.5 - 1) + 0.5 * (1.6 - 1))
+    unknown = candidate(8, 2.0, np.full(1000, np.nan))
+    assert sureness(options[1], [*options, unknown]) == sure
+
+
+def test_nothing_to_choose_from() -> None:
+    assert choose([candidate(2, 1.5, drafter="synthetic:0.9")]) == Choice(
+        None,
+        None,
+        "only synthetic drafters, which calibrate the instrument and are never recommended",
+    )

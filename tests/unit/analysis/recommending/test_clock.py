@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from specbench.analysis.evidence import Evidence, TokenSums
+from specbench.analysis.model import capped
+from specbench.analysis.pooling import GroupKey, Setting
+from specbench.analysis.recommending.clock import (
+    MeasuredClock,
+    cut,
+    fits,
+    line_clock,
+    neighbours,
+    plain_scatter,
+    pooled_scatter,
+    shares_at,
+    sums_of,
+)
+from specbench.analysis.recommending.clusters import clusters_of, conversations_by_task
+from specbench.theory.round_lines import RoundLines, RoundTimes, Scatter, StepTimes
+
+KEY = GroupKey(Setting("code", 0.0, 1, "simulated", "native", 0, 1.0), "ngram")
+NAMES = np.array(["a", "b", "c"])
+ROUNDS = np.array([10.0, 20.0, 30.0])
+IDLE = np.array([5.0, 5.0, 5.0])
+
+
+def evidence(costs: dict[int, float], idle_s: float = 0.0) -> Evidence:
+    """Rounds of these seconds each, in three conversations alike; some draft nothing."""
+    times, tokens = {}, {}
+    for gamma, cost in costs.items():
+        lengths = np.zeros((3, gamma + 1))
+        lengths[:, -1] = ROUNDS
+        lengths[:, 0] += IDLE if idle_s else 0.0
+        nothing = np.zeros(3)
+        times[gamma] = RoundTimes(NAMES, lengths, nothing, cost * ROUNDS, nothing, idle_s * IDLE)
+        tokens[gamma] = TokenSums(NAMES, lengths, 2 * ROUNDS)
+    plain = StepTimes(NAMES, 1.0 * ROUNDS, ROUNDS)
+    return Evidence({}, tokens, times, plain, np.ones(2), 60.0, True)
+
+
+def clocks(given: Evidence):
+    clusters = clusters_of(KEY, given, conversations_by_task([(KEY, given)])["code"])
+    sums = sums_of(KEY, given, clusters)
+    line = line_clock(KEY, given, clusters, sums)
+    assert line is not None
+    return line, MeasuredClock(sums), clusters
+
+
+def test_both_clocks_tell_times_that_are_on_a_line() -> None:
+    line, measured, clusters = clocks(evidence({1: 1.1, 2: 1.2, 4: 1.4}))
+    for weights in (np.ones(3), np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])):
+        assert clusters.size == 3
+        for clock in (line, measured):
+            seconds = clock.seconds((1, 2, 3, 4), weights)
+            assert seconds == pytest.approx(np.broadcast_to([1.1, 1.2, 1.3, 1.4], seconds.shape))
+
+
+def test_rounds_that_drafted_nothing_have_their_own_time() -> None:
+    line, measured, _ = clocks(evidence({1: 1.1, 2: 1.2, 4: 1.4}, idle_s=0.9))
+    mixed = [(60 * cost + 15 * 0.9) / 75 for cost in (1.1, 1.2, 1.4)]
+    assert line.seconds((1, 2, 4), np.ones(3)) == pytest.approx(np.array(mixed))
+    assert measured.seconds((1, 2, 4), np.ones(3)) == pytest.approx(np.array(mixed))
+
+
+def test_a_gamma_that_never_drafted_takes_what_idle_rounds_take() -> None:
+    given = evidence({1: 1.1, 2: 1.2, 4: 1.4})
+    silent = given.times[2]
+    lengths = np.zeros_like(silent.lengths)
+    lengths[:, 0] = ROUNDS
+    given.times[2] = replace(silent, lengths=lengths, verify_s=0 * ROUNDS, idle_s=0.9 * ROUNDS)
+    line, measured, _ = clocks(given)
+    for clock in (line, measured):
+        assert clock.seconds((1, 2, 4), np.ones(3)) == pytest.approx(np.array([1.1, 0.9, 1.4]))
+        assert clock.pulls(2) == {2: 1.0}
+
+
+def test_a_jump_is_on_no_line() -> None:
+    bent = evidence({1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0, 8: 2.0})
+    line, measured, _ = clocks(bent)
+    plain = Scatter(0.01**2, 8)
+    assert not fits(line.lines, plain)
+    assert fits(line.lines, None)  # nothing to hold it against
+    assert fits(line.lines, Scatter(0.3**2, 8))  # cells differ as much
+    assert measured.seconds((3, 6, 8), np.ones(3)) == pytest.approx(np.array([1.0, 1.5, 2.0]))
+
+
+def test_pulls_add_up_to_one_and_follow_the_times() -> None:
+    given = evidence({1: 1.1, 2: 1.2, 4: 1.4})
+    line, measured, _ = clocks(given)
+    for clock in (line, measured):
+        for gamma in (1, 2, 3, 4):
+            assert sum(clock.pulls(gamma).values()) == pytest.approx(1.0)
+    # a cell that took 1% longer moves the line's answer by its pull, to first order
+    slower = evidence({1: 1.1, 2: 1.2, 4: 1.4 * 1.01})
+    for gamma in (2, 3, 4):
+        change = np.log(
+            clocks(slower)[0].seconds((gamma,), np.ones(3))[0]
+            / line.seconds((gamma,), np.ones(3))[0]
+        )
+        assert change == pytest.approx(0.01 * line.pulls(gamma)[4], rel=0.05)
+
+
+def test_how_much_cells_differ_is_pooled() -> None:
+    plain = plain_scatter([np.exp([0.01, -0.01]), np.exp([0.02, -0.02]), np.ones(1)])
+    assert plain is not None
+    assert plain.freedom == 2
+    assert plain.variance == pytest.approx((2 * 0.01**2 + 2 * 0.02**2) / 2)
+    assert plain_scatter([np.ones(1)]) is None
+    line = RoundLines.of(evidence({1: 1.0, 2: 1.3, 4: 1.4}).times)
+    assert line is not None
+    pooled = pooled_scatter(plain, [line])
+    assert pooled is not None
+    squares = plain.variance * 2 + float((line.misfit**2).sum())
+    assert (pooled.variance, pooled.freedom) == (pytest.approx(squares / 3), 3)
+    assert pooled_scatter(None, []) is None
+
+
+def test_lengths_between_gammas_and_beyond() -> None:
+    lengths = np.array([[1.0, 2.0, 3.0, 4.0]])
+    for gamma in (1, 2, 3, 5):
+        assert cut(lengths, gamma)[0].tolist() == list(capped((1.0, 2.0, 3.0, 4.0), gamma))
+    shares = shares_at(
+        2, {1: np.array([[5.0, 5.0]]), 3: np.array([[0.0, 0.0, 0.0, 9.0]])}, np.ones(1)
+    )
+    assert shares == pytest.approx(np.array([0.25, 0.0, 0.75]))
+    assert neighbours(3, [1, 4]) == pytest.approx({1: 1 / 3, 4: 2 / 3})
