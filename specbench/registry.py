@@ -1,4 +1,4 @@
-"""Finds drafters, backends, figures and tasks by file name, without importing them.
+"""Finds drafters, backends, figures, tasks and sections of the report, without importing them.
 
 A file is a plug-in: ``drafters/early_exit.py`` is the drafter ``early-exit``, ``tasks/chat.toml``
 is the task ``chat``. Listing reads the folder, describing reads the first line of the docstring
@@ -20,7 +20,7 @@ from typing import Literal
 
 from specbench.errors import SpecbenchError
 
-Kind = Literal["drafters", "backends", "plots", "tasks"]
+Kind = Literal["drafters", "backends", "plots", "tasks", "sections"]
 
 _PACKAGE = Path(__file__).parent
 _NOT_A_PLUGIN = {"base", "spec"}
@@ -53,8 +53,9 @@ def path(kind: Kind, name: str) -> Path:
 
 
 def load(kind: Kind, name: str) -> ModuleType:
-    """Import the module behind a drafter, backend or figure name."""
-    return importlib.import_module(f"specbench.{kind}.{path(kind, name).stem}")
+    """Import the module behind the name of anything but a task."""
+    package = ".".join(("specbench", *_FOLDERS.get(kind, (kind,))))
+    return importlib.import_module(f"{package}.{path(kind, name).stem}")
 
 
 def describe(kind: Kind, name: str) -> str:
@@ -72,7 +73,11 @@ _SINGULAR: dict[str, str] = {
     "backends": "backend",
     "plots": "figure",
     "tasks": "task",
+    "sections": "section of the report",
 }
+
+_FOLDERS: dict[str, tuple[str, ...]] = {"sections": ("report", "sections")}
+"""Where a kind lies in the package, if not in a folder of its own name."""
 
 
 def _files(kind: Kind) -> dict[str, Path]:
@@ -80,6 +85,6 @@ def _files(kind: Kind) -> dict[str, Path]:
         return {file.stem: file for file in tasks_dir().glob("*.toml")}
     return {
         file.stem.replace("_", "-"): file
-        for file in (_PACKAGE / kind).glob("*.py")
+        for file in _PACKAGE.joinpath(*_FOLDERS.get(kind, (kind,))).glob("*.py")
         if file.stem not in _NOT_A_PLUGIN and not file.stem.startswith("_")
     }

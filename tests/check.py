@@ -40,7 +40,7 @@ def main() -> int:
 
 def checks(slow: bool, fix: bool) -> list[tuple[str, list[str]]]:
     """Each check's name and its command, the words after ``python``."""
-    tests = ["-m", "pytest", "--quiet", "--numprocesses=auto"]
+    tests = ["-m", "pytest", "--quiet", "-rs", "--numprocesses=auto"]  # says what it skipped
     if slow:
         tests += ["-m", "slow or not slow"]
     return [

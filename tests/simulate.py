@@ -42,6 +42,8 @@ class SimulatedDrafter:
             chance of a level.
         shortest: drafts are from this many tokens to gamma long, all equally often; None: gamma.
         alphas: chances at depth 1, 2, ..., instead of alpha.
+        weight_bytes: read per draft step; see simulate_run's cost.
+        prefill: time to first token over that of plain decoding.
     """
 
     alpha: float | Callable[[str, float], float]
@@ -52,6 +54,8 @@ class SimulatedDrafter:
     nodes: int = 0
     shortest: int | None = None
     alphas: Sequence[float] = ()
+    weight_bytes: int = 0
+    prefill: float = 1.0
 
     def alpha_of(self, task: str, temperature: float) -> float:
         """The mean chance for a task and temperature."""
@@ -78,6 +82,9 @@ def simulate_run(
     failed: Collection[tuple[str, int]] = (),
     lossless: str = "identical",
     target: str = "simulated",
+    cost: Mapping[str, float] | None = None,
+    machine: Mapping[str, float] | None = None,
+    parameters: int | None = None,
     seed: int = 0,
 ) -> Path:
     """Write a finished run of every drafter x gamma x temperature x batch size x task x repeat.
@@ -90,6 +97,9 @@ def simulate_run(
         turns: requests per conversation.
         failed: (drafter, gamma) pairs that end as failed cells.
         baseline: False leaves out both baselines, so that no speedup exists.
+        cost: bytes that a forward moves (weight_bytes, kv_bytes_per_token), if they are recorded.
+        machine: bandwidth_bytes_per_s and matmul_flops_per_s as measured.
+        parameters: of the target.
 
     Returns:
         The run's folder.
@@ -101,8 +111,9 @@ def simulate_run(
         config={"seed": seed},
         config_hash=f"simulated-{seed}",
         seed=seed,
-        target={"name": target},
+        target={"name": target, "parameters": parameters},
         tasks=[{"name": task, "source": "simulated", "num_prompts": prompts} for task in tasks],
+        **(machine or {}),
     )
     with RunWriter.open(folder, manifest, resume=False) as writer:
         for key in _blocks(target, tasks, temperatures, batch_sizes, repeats, seed):
@@ -110,17 +121,18 @@ def simulate_run(
             for place, factor in (("first", 1.0), ("last", 1.0 + drift)) if baseline else ():
                 cell = Cell(drafter="none", gamma=0, baseline=place, **key)
                 baselines.append(world.baseline(cell.task, cell.batch_size, factor))
-                _write(writer, cell, baselines[-1], [], lossless=None)
+                _write(writer, cell, baselines[-1], [], None, cost)
             for (name, drafter), gamma in product(drafters.items(), gammas):
                 cell = Cell(drafter=name, gamma=gamma, **key)
                 if (name, gamma) in failed:
                     error = "simulated failure"
                     writer.write_cell(CellRecord.of(cell, status="failed", error=error))
                     continue
-                cost = v(gamma, cell.batch_size) if callable(v) else v
-                raw = world.speculative(cell, drafter, cost, overhead)
+                verifying = v(gamma, cell.batch_size) if callable(v) else v
+                raw = world.speculative(cell, drafter, verifying, overhead)
                 verdict = lossless if cell.temperature == 0 else None
-                _write(writer, cell, raw, baselines, lossless=verdict)
+                moved = {**cost, "drafter_weight_bytes": drafter.weight_bytes} if cost else None
+                _write(writer, cell, raw, baselines, verdict, moved)
         writer.write_manifest()
     return folder
 
@@ -149,10 +161,17 @@ def _blocks(
 
 
 def _write(
-    writer: RunWriter, cell: Cell, raw: _Raw, baselines: list[_Raw], lossless: str | None
+    writer: RunWriter,
+    cell: Cell,
+    raw: _Raw,
+    baselines: list[_Raw],
+    lossless: str | None,
+    cost: Mapping[str, float] | None,
 ) -> None:
     rounds, requests = raw
-    fields = summarize(cell, rounds, requests, baselines=baselines, cost=None)
+    fields = summarize(cell, rounds, requests, baselines=baselines, cost=cost)
+    if cost:
+        fields["cost"] = dict(cost)
     writer.write_cell(CellRecord.of(cell, **{**fields, "lossless": lossless}), rounds, requests)
 
 
@@ -206,7 +225,7 @@ class _World:
             draft = drafter.d0 + longest * drafter.c
             return draft, (v if longest else 1.0), overhead
 
-        return self._decode(cell.task, cell.batch_size, one_round, one_step)
+        return self._decode(cell.task, cell.batch_size, one_round, one_step, drafter.prefill)
 
     def _decode(
         self,
@@ -214,6 +233,7 @@ class _World:
         batch_size: int,
         one_round: Callable[[int], _Draft],
         one_step: Callable[[int], tuple[float, float, float]],
+        prefill: float = 1.0,
     ) -> _Raw:
         waiting = list(range(self.prompts))
         produced = np.ones(self.prompts, dtype=int)  # the first token comes from prefill
@@ -263,11 +283,11 @@ class _World:
                 if produced[request] >= self.tokens:
                     del slots[slot]
             step += 1
-        return dict(rounds), self._requests(task, produced, seconds)
+        return dict(rounds), self._requests(task, produced, seconds, prefill)
 
-    def _requests(self, task: str, produced: Any, seconds: Any) -> dict[str, Any]:
+    def _requests(self, task: str, produced: Any, seconds: Any, share: float) -> dict[str, Any]:
         count = self.prompts
-        prefill = 0.1
+        prefill = 0.1 * share
         return {
             "prompt_id": [f"{task}-{request}" for request in range(count)],
             "conversation": [f"{task}-{request // self.turns}" for request in range(count)],

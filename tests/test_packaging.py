@@ -33,10 +33,14 @@ def test_the_wheel_has_the_package_every_task_and_the_published_tables(wheel: Pa
     names = set(zipfile.ZipFile(wheel).namelist())
     tasks = {f"specbench/_tasks/{file.name}" for file in (ROOT / "tasks").iterdir()}
     modules = {str(file.relative_to(ROOT)) for file in (ROOT / "specbench").rglob("*.py")}
+    templates = {
+        str(file.relative_to(ROOT)) for file in (ROOT / "specbench/report/templates").iterdir()
+    }
     tables = {f"specbench/_published/{f.name}" for f in (ROOT / "results" / "published").iterdir()}
     assert len(tasks) >= 14
     assert len(tables) >= 4
-    assert tasks | tables | modules <= names
+    assert len(templates) == 3
+    assert tasks | tables | modules | templates <= names
     assert not [name for name in names if name.startswith(("tests/", "results/"))]
 
 

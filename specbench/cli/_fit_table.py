@@ -1,5 +1,7 @@
 """The tables of ``specbench fit``: per task, what was fitted, then theory beside measurement.
 
+Predictions of gammas left out are in :mod:`specbench.cli._prediction_table`.
+
 Trees and adaptive drafts, which no single alpha describes, have a third one: depth by depth.
 """
 
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from specbench.analysis.fit import DIVERGED
 from specbench.analysis.names import gamma_label, short_names
+from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
     FORM_MARKS,
     SYNTHETIC_NOTE,
@@ -21,6 +24,7 @@ from specbench.cli._output import (
     print_table,
     with_interval,
 )
+from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
 
 if TYPE_CHECKING:
     from specbench.analysis.fit import GammaFit, GroupFit, RunFit
@@ -59,7 +63,9 @@ def print_fit(run: RunFit) -> None:
                 by_depth += beside_label(label, _by_depth(group), _LABEL_WIDTH)
         print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
         _print_acceptance(task, groups, names)
+        print_costs(task, groups, names)
         print_table(f"{task}: speedup, predicted and measured", _COMPARED, compared)
+        print_predictions(task, groups, names)
         if by_depth:
             print_table(f"{task}: acceptance by depth", _BY_DEPTH, by_depth, last_is_text=True)
     print("T temperature · B batch size · c, v, o in units of the baseline's step time,")
@@ -67,6 +73,12 @@ def print_fit(run: RunFit) -> None:
     for line in form_notes({group.draft_form for group in run.groups}, "tokens"):
         print(line)
     print("error = predicted / measured - 1 · ~ interval or noise floor holds 1")
+    if any(group.costs is not None for group in run.groups):
+        print(*COST_NOTES, sep="\n")
+    if any(group.prediction is not None for group in run.groups):
+        print(*HELD_OUT_NOTES, sep="\n")
+    if any(point.gap is not None for group in run.groups for point in group.points):
+        print(*GAP_NOTES, sep="\n")
     if any(point.lossless == DIVERGED for group in run.groups for point in group.points):
         print("* output DIVERGED from plain decoding: the speedup means nothing")
     if any(group.synthetic for group in run.groups):

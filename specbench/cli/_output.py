@@ -6,42 +6,20 @@ import csv
 import itertools
 import json
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
+from specbench.analysis.formats import FORM_MARKS as FORM_MARKS
+from specbench.analysis.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
+from specbench.analysis.formats import form_notes as form_notes
+from specbench.analysis.formats import number as number
+from specbench.analysis.formats import percent as percent
+from specbench.analysis.formats import with_interval as with_interval
 from specbench.analysis.names import broken
 from specbench.errors import SpecbenchError
 
 _WIDEST = 400
-
-SYNTHETIC_NOTE = "synthetic drafters calibrate the instrument and are never recommended"
-
-FORM_MARKS = {"chain": "", "tree": "†", "adaptive": "‡"}
-"""What stands before numbers that are not those of a chain of fixed length."""
-
-_FORM_NOTES = {
-    "tree": (
-        "† tree: γ is its levels; α takes a level as accepted if one of its branches is,",
-        "  so it is no chain's α; no closed form, {} by α at each depth, as if no",
-        "  accepted path ended before the last level",
-    ),
-    "adaptive": (
-        "‡ gamma=auto: γ is the longest draft (mean length); α is of easier tokens, not",
-        "  that of a fixed γ; no closed form, {} by what was accepted at each depth",
-    ),
-}
-
-
-def form_notes(forms: Collection[str], column: str) -> list[str]:
-    """The lines under a table that say what its marks mean; none where all drafts are chains.
-
-    Args:
-        forms: of the drafts in the table.
-        column: the prediction's heading.
-    """
-    notes = [lines for form, lines in _FORM_NOTES.items() if form in forms]
-    return [line.format(column) for lines in notes for line in lines]
 
 
 class OutputFormat(StrEnum):
@@ -87,26 +65,6 @@ def print_notes(notes: Iterable[str]) -> None:
     """Notes about the measurement, one line each, on stderr."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-
-
-def with_interval(
-    value: float | None, interval: tuple[float, float] | None, digits: int = 2
-) -> str:
-    """``1.38 1.21–1.57`` (ends below 1 without their 0), or the value alone, or a dash."""
-    if value is None or interval is None:
-        return number(value, digits)
-    low, high = (f"{end:.{digits}f}".removeprefix("0") for end in interval)
-    return f"{value:.{digits}f} {low}–{high}"
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    """A number with so many digits, or a dash where there is none."""
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    """A signed share in percent, or a dash where there is none."""
-    return "-" if value is None else f"{value:+.0%}"
 
 
 def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:

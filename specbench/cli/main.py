@@ -31,8 +31,8 @@ import typer
 from specbench.errors import SpecbenchError
 
 COMMAND_ORDER = (
-    "run", "plot", "optimal-gamma", "fit", "compare", "import", "train-drafter", "tasks",
-    "drafters", "models", "doctor",
+    "run", "alpha", "plot", "optimal-gamma", "fit", "report", "compare", "import", "train-drafter",
+    "tasks", "drafters", "models", "doctor",
 )  # fmt: skip
 """The order in the help text; a command that is not listed here follows in alphabetical order."""
 
@@ -167,6 +167,8 @@ def _interrupted_text(words: Sequence[str]) -> str:
         return (
             "interrupted. Finished cells are kept: type the same command again to go on from there"
         )
+    if "alpha" in words[:1]:
+        return "interrupted. Text and traces are kept: type the same command again to go on"
     if "train-drafter" in words[:1]:
         return "interrupted. Answers and training are kept: type the same command again to go on"
     return "interrupted"

@@ -6,13 +6,15 @@ specbench plot results/main --figure speedup-vs-alpha --format svg
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specbench.errors import SpecbenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -45,10 +47,11 @@ def plot(
         ),
     ] = False,
 ) -> None:
-    """Draw a run: speedup against alpha and against gamma, theory and measurement together.
+    """Draw a run: theory and measurement together, and what lies behind the speedup.
 
-    Prints the path of every file written. Several runs share each figure, so that two machines or
-    two targets can be compared.
+    Of all figures those are drawn that the run has data for; for the others a note says what is
+    missing. Prints the path of every file written. Several runs share each figure, so that two
+    machines or two targets can be compared.
     """
     formats = _formats(format)
     if out is not None and not out.strip():
@@ -61,26 +64,31 @@ def plot(
     for name in names:
         registry.path("plots", name)  # an unknown name is refused before anything is read
 
-    import pandas as pd
-
     from specbench.analysis.fit import fit_run
     from specbench.analysis.frame import points_frame, published_frame
+    from specbench.analysis.more_frames import forwards_frame, positions_frame
     from specbench.cli._output import print_notes
     from specbench.plots import base
     from specbench.records.store import load_run
 
-    fits = [fit_run(load_run(path)) for path in run]
+    runs = [load_run(path) for path in run]
+    fits = [fit_run(loaded) for loaded in runs]
     clash = len({fit.name for fit in fits}) < len(fits)
-    frames = [points_frame(fit, str(fit.path) if clash else fit.name) for fit in fits]
-    points = pd.concat(frames, ignore_index=True)
+    titles = [str(fit.path) if clash else fit.name for fit in fits]
+    parts = {
+        "points": map(points_frame, fits, titles),
+        "positions": map(positions_frame, fits, titles),
+        "forwards": map(forwards_frame, runs, fits, titles),
+    }
+    frames = {name: _stacked(list(found)) for name, found in parts.items()}
+    if with_published:
+        frames["published"] = published_frame()
     default = fits[0].path / "figures" if len(fits) == 1 else Path("figures")
     folder = Path(out) if out is not None else default
     drawn, impossible = {}, {}
     for name in names:
         try:
-            draw = registry.load("plots", name).draw
-            takes = with_published and "published" in inspect.signature(draw).parameters
-            drawn[name] = draw(points, published_frame()) if takes else draw(points)
+            drawn[name] = base.drawn(name, frames)
         except SpecbenchError as error:
             impossible[name] = error
     if impossible and (chosen != ["all"] or not drawn):  # of all, those that can are drawn
@@ -92,6 +100,14 @@ def plot(
     if with_published and "speedup-vs-alpha" not in drawn:
         print_notes(["published measurements are laid over speedup-vs-alpha only"])
     print_notes(note for fit in fits for note in fit.warnings)
+
+
+def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """The frames of several runs as one; those without rows add nothing."""
+    import pandas as pd
+
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled, ignore_index=True) if filled else frames[0]
 
 
 def _formats(text: str) -> list[str]:

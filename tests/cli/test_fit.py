@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,10 @@ def test_a_row_reads_as_what_was_measured(specbench: Command, run: str) -> None:
     assert (group["drafter"], group["task"], group["temperature"]) == ("ngram", "chat", 1.0)
     out = specbench("fit", run).out
     fitted_table, compared_table = out[out.index("chat: fitted") :].split("chat: speedup")
-    fitted = [line for line in fitted_table.splitlines() if line.startswith("ngram")][-1]
-    compared = [line for line in compared_table.splitlines() if line.startswith("ngram")][-1]
+    fitted, compared = (
+        [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("ngram")][-1]
+        for table in (fitted_table, compared_table)
+    )
     low, high = (f"{end:.2f}".removeprefix("0") for end in group["alpha_ci"])
     assert f"{group['alpha']:.2f} {low}–{high}" in fitted
     point = group["points"][0]
@@ -172,3 +175,46 @@ def test_numbers_that_cannot_be_are_noted_with_both_sides(
     (note,) = [n for n in specbench("fit", str(folder)).err.splitlines() if "cannot be" in n]
     assert "ngram γ = 2 (code, T = 0, batch 1): step times: time per output token is" in note
     assert "time per step / tokens per round" in note
+
+
+def test_gammas_left_out_are_predicted(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"model:drafters/A-LONG-NAME-400M": SimulatedDrafter(0.7, 0.05)}
+    run = str(
+        simulate_run(
+            tmp_path / "run",
+            drafters,
+            gammas=(1, 4, 8, 16),
+            temperatures=(0.7,),
+            batch_sizes=(1, 16),
+            prompts=40,
+            v=1.2,
+            overhead=0.05,
+        )
+    )
+    group = json.loads(specbench("fit", run, "--format", "json").out)["groups"][0]
+    result = specbench("fit", run)
+    assert max(map(len, result.out.splitlines())) <= 80
+    words = " ".join(result.out.split())
+    for cell in group["prediction"]["held_out"]:
+        assert f"{cell['speedup']:.2f} " in result.out
+    sentence = group["prediction"]["sentence"].removeprefix("Averaged over γ the closed form is ")
+    assert sentence.removesuffix(".") in words
+    assert "the largest term is v > 1" in sentence
+    assert "each γ predicted from the others" in words
+    costs, errors = group["costs"], group["errors"]
+    d0, c = (f"{costs[name]:.3f}" for name in ("d0", "c"))
+    assert f"fitted {d0} {c} " in words
+    assert f"low {costs['d0_ci'][0]:.3f} {costs['c_ci'][0]:.3f} " in words
+    assert f"mean {group['c']:.3f} {group['overhead']:.3f} " in words
+    scored = (errors["closed_form"], errors["extended"], group["prediction"]["errors_closed_form"])
+    for both in (*scored, group["prediction"]["errors"]):
+        assert f"{both['median']:.0%} ({both['worst']:.0%})" in words
+    assert group["costs"]["v0"] == pytest.approx(1.2, rel=0.02)
+    rows = list(csv.DictReader(io.StringIO(specbench("fit", run, "--format", "csv").out)))
+    for row, cell in zip(rows, group["prediction"]["held_out"], strict=False):
+        assert float(row["held_out"]) == cell["speedup"]
+        assert [float(row["held_out_low"]), float(row["held_out_high"])] == cell["speedup_ci"]
+        terms = [float(value) for name, value in row.items() if name.startswith("gap_")]
+        assert sum(terms) == pytest.approx(
+            math.log(float(row["speedup"]) / float(row["closed_form"])), abs=1e-9
+        )

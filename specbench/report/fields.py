@@ -1,0 +1,92 @@
+"""Fields that several tables share: intervals beside their values, marks before them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from specbench.analysis.fit import DIVERGED, GammaFit, GroupFit, Setting
+from specbench.analysis.formats import FORM_MARKS, form_notes, interval, number
+from specbench.analysis.names import gamma_label
+from specbench.records.schema import DraftForm
+from specbench.report.parts import Field, Measured
+
+NOT_TOLD_APART = (
+    "~ not told apart from no speedup: by its interval, the noise floor, or no interval"
+)
+NOT_KNOWN = "- not known"
+
+
+def measured(
+    value: float | None, ends: tuple[float, float] | None, digits: int = 2, mark: str = ""
+) -> Field:
+    """A value with its interval, or a dash."""
+    if value is None:
+        return number(value)
+    return Measured(number(value, digits), interval(ends, digits) if ends else "", mark)
+
+
+def alpha(group: GroupFit) -> Field:
+    """A group's alpha, marked where it is no chain's."""
+    return measured(group.alpha, group.alpha_ci, mark=FORM_MARKS[group.draft_form])
+
+
+def gamma(group: GroupFit, point: GammaFit) -> str:
+    """Gamma, of an adaptive draft with its mean length."""
+    return gamma_label(group.draft_form, point.gamma, point.draft_length_mean)
+
+
+def speedup(point: GammaFit) -> Field:
+    """The measured speedup; ``~`` where it is not told apart from none, ``*`` where it DIVERGED."""
+    return measured(point.speedup, point.speedup_ci, mark=_mark(point))
+
+
+def _mark(point: GammaFit) -> str:
+    if point.lossless == DIVERGED:
+        return "* "
+    ends, floor = point.speedup_ci, point.noise_floor
+    within = floor is not None and abs((point.speedup or 1.0) - 1.0) <= floor
+    return "~ " if within or ends is None or ends[0] <= 1.0 <= ends[1] else ""
+
+
+def marks(forms: Collection[DraftForm], column: str) -> list[str]:
+    """What the marks of drafts that are no chains mean, one note each.
+
+    Args:
+        column: the prediction's heading.
+    """
+    return [
+        " ".join(line.strip() for line in form_notes({form}, column))
+        for form in FORM_MARKS
+        if form != "chain" and form in forms
+    ]
+
+
+def places(settings: Iterable[Setting], among: Iterable[Setting]) -> list[str]:
+    """Each setting by what tells it from the others: ``code (T = 0)``.
+
+    Args:
+        among: all settings of the run; what they share is not said.
+    """
+    columns = {
+        name: set(column)
+        for name, column in zip(Setting._fields, zip(*among, strict=True), strict=True)
+    }
+    varies = {name for name, values in columns.items() if len(values) > 1}
+    return [_place(setting, varies) for setting in settings]
+
+
+def _place(setting: Setting, varies: Collection[str]) -> str:
+    if not varies:
+        return str(setting)
+    texts = {
+        "temperature": f"T = {setting.temperature:g}",
+        "batch_size": f"batch {setting.batch_size}",
+        "target": setting.target,
+        "backend": setting.backend,
+        "top_k": f"top-k {setting.top_k}",
+        "top_p": f"top-p {setting.top_p:g}",
+    }
+    rest = ", ".join(text for name, text in texts.items() if name in varies)
+    if "task" not in varies:
+        return rest
+    return f"{setting.task} ({rest})" if rest else setting.task

@@ -1,0 +1,76 @@
+"""Whether one alpha describes acceptance, by position and by task, and which model is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specbench.analysis.fit import GroupFit
+from specbench.analysis.formats import number
+from specbench.report import fields
+from specbench.report.material import Material
+from specbench.report.parts import Field, Paragraph, Part, Rows, Table
+
+TITLE, ORDER = "Is acceptance i.i.d.?", 40
+FIGURES = ("acceptance-by-position", "alpha-by-task-and-temperature")
+
+_MEANING = (
+    "The closed form takes every drafted token to be accepted with the same chance α, whatever "
+    "came before. That is tested, conversations being the independent units; where it is "
+    "rejected, the model that best predicts a γ left out takes over."
+)
+_NO_CHAIN = "Trees and drafts of changing length have no single α, so nothing is tested."
+_VERDICT = ("drafter", "setting", "verdict")
+_BY_POSITION = ("drafter", "position", "evaluated", "α (95%)", "one α", "model", "its α")
+_NOTES = (
+    "α at a position: accepted / evaluated there, over all γ that reach it; model: the one that "
+    "predictions use",
+)
+
+
+def section(material: Material) -> Sequence[Part]:
+    """The verdicts in words, the figures, and a table by position."""
+    tested = [group for group in material.groups if group.acceptance is not None]
+    if not material.groups:
+        return []
+    if not tested:
+        return [Paragraph(_NO_CHAIN), *material.pictures(FIGURES)]
+    by_position = material.by_setting(
+        lambda group: _positions(group, material.names[group.key.drafter])
+    )
+    return [
+        Paragraph(_MEANING),
+        _verdicts(tested, material),
+        *material.pictures(FIGURES),
+        Table("Acceptance by position", _BY_POSITION, by_position, frozenset({"model"}), _NOTES),
+    ]
+
+
+def _verdicts(tested: Sequence[GroupFit], material: Material) -> Table:
+    """Equal verdicts of one drafter in several settings once."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for group in tested:
+        found = group.acceptance
+        assert found is not None
+        sentence = f"{found.sentence} {found.spread_sentence}".strip()
+        where = said.setdefault((material.names[group.key.drafter], sentence), [])
+        where += fields.places([group.key.setting], material.settings)
+    rows = [[name, "; ".join(where), sentence] for (name, sentence), where in said.items()]
+    return Table("Verdicts", _VERDICT, [Rows(rows)], frozenset({"setting", "verdict"}))
+
+
+def _positions(group: GroupFit, name: str) -> list[list[Field]]:
+    found = group.acceptance
+    if found is None:
+        return []
+    return [
+        [
+            name,
+            str(place),
+            f"{position.evaluated:,}",
+            fields.measured(position.alpha, position.alpha_ci),
+            number(found.alpha),
+            found.model.name,
+            number(found.model.alpha_at(place)),
+        ]
+        for place, position in enumerate(found.positions, start=1)
+    ]

@@ -1,0 +1,126 @@
+"""Each gamma predicted from the others, and what the closed form leaves out, term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from specbench.analysis.fit import GammaFit, GroupFit
+from specbench.analysis.formats import MISSING, number, percent
+from specbench.analysis.gap import TERMS, Gap, gap_sentence
+from specbench.report import fields
+from specbench.report.material import Material
+from specbench.report.parts import Field, Paragraph, Part, Rows, Table
+
+TITLE, ORDER = "Prediction beside measurement", 50
+FIGURES = ("predicted-vs-measured", "gap-decomposition")
+
+_HELD_OUT = (
+    "drafter",
+    "γ",
+    "measured",
+    "closed form",
+    "error",
+    "held out (95%)",
+    "error",
+    "inside",
+)
+_HELD_OUT_NOTES = (
+    "held out: the extended model fitted to the other γ, with the interval in which it expects a "
+    "measurement; closed form: from α and c of the others",
+    "^ smaller or larger than all others, so everything was extrapolated",
+)
+_GAP = ("drafter", "γ", "gap", *TERMS.values())
+_GAP_NOTES = (
+    "gap: log(measured / closed form), the sum of the terms right of it; below 0 the closed form "
+    "is optimistic",
+)
+_TOO_FEW = (
+    "No γ could be predicted from others: that takes three γ of one drafter that drafts chains, "
+    "with a baseline (--gamma 1,2,4)."
+)
+
+
+def section(material: Material) -> Sequence[Part]:
+    """How far off both models are, in words; figures; tables of predictions and of terms."""
+    if not material.groups:
+        return []
+    name_of = material.names
+    predicted = [group for group in material.groups if group.prediction is not None]
+    gaps = [group for group in material.groups if any(point.gap for point in group.points)]
+    parts: list[Part] = [Paragraph(_summary(predicted) if predicted else _TOO_FEW)]
+    if gaps:
+        parts.append(_words(gaps, material))
+    parts += material.pictures(FIGURES)
+    if predicted:
+        rows = material.by_setting(lambda group: _held_out(group, name_of[group.key.drafter]))
+        notes, texts = _HELD_OUT_NOTES, frozenset({"inside"})
+        parts.append(Table("Each γ predicted from the others", _HELD_OUT, rows, texts, notes))
+    if gaps:
+        rows = material.by_setting(lambda group: _terms(group, name_of[group.key.drafter]))
+        caption = "From the closed form to the measured speedup, log scale"
+        parts.append(Table(caption, _GAP, rows, notes=_GAP_NOTES))
+    return parts
+
+
+def _summary(predicted: Sequence[GroupFit]) -> str:
+    """Both models over all gammas that were left out."""
+    known = [group.prediction for group in predicted if group.prediction is not None]
+    cells = [cell for prediction in known for cell in prediction.cells]
+    closed = median(abs(cell.error_closed_form) for cell in cells)
+    extended = median(abs(cell.error) for cell in cells)
+    told = [cell.inside for cell in cells if cell.inside is not None]
+    inside = ""
+    if told:
+        inside = (
+            f" {sum(told)} of {len(told)} measurements lie inside the extended model's 95% "
+            "prediction interval."
+        )
+    return (
+        f"Of a γ left out and predicted from the others, the closed form is {closed:.0%} off in "
+        f"the median over {len(cells)} cells, the extended model {extended:.0%}.{inside}"
+    )
+
+
+def _words(groups: Sequence[GroupFit], material: Material) -> Table:
+    rows = [
+        [
+            material.names[group.key.drafter],
+            *fields.places([group.key.setting], material.settings),
+            gap_sentence([point.gap for point in group.points if point.gap is not None]),
+        ]
+        for group in groups
+    ]
+    columns, texts = ("drafter", "setting", "in words"), frozenset({"setting", "in words"})
+    return Table("Where the closed form goes wrong", columns, [Rows(rows)], texts)
+
+
+def _held_out(group: GroupFit, name: str) -> list[list[Field]]:
+    if group.prediction is None:
+        return []
+    inside = {True: "yes", False: "no", None: MISSING}
+    return [
+        [
+            name,
+            str(cell.gamma),
+            number(cell.measured),
+            number(cell.closed_form),
+            percent(cell.error_closed_form),
+            fields.measured(cell.speedup, cell.ci),
+            percent(cell.error),
+            inside[cell.inside] + ("^" if cell.extrapolated else ""),
+        ]
+        for cell in group.prediction.cells
+    ]
+
+
+def _terms(group: GroupFit, name: str) -> list[list[Field]]:
+    known: list[tuple[GammaFit, Gap]] = [(p, p.gap) for p in group.points if p.gap is not None]
+    return [
+        [
+            name,
+            str(point.gamma),
+            *(f"{term:+.2f}" for term in (gap.total, *gap.terms.values())),
+        ]
+        for point, gap in known
+    ]
