@@ -5,6 +5,8 @@ ending                    code  what is printed on stderr
 ========================  ====  =================================================================
 done                      0     nothing
 the user's mistake        2     ``error: what was wrong, the value. The way out`` (one line)
+output can't be written   2     ``error: cannot write the output: why`` (a full disk behind it)
+no torch where needed     2     ``error: no module torch here``, and what to install
 Ctrl-C                    130   ``interrupted``, and how to go on
 the reader closed a pipe  1     nothing
 a bug                     1     the traceback, then one line that asks for a report
@@ -17,6 +19,7 @@ a bug                     1     the traceback, then one line that asks for a rep
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
 import os
@@ -37,6 +40,11 @@ COMMAND_ORDER = (
 """The order in the help text; a command that is not listed here follows in alphabetical order."""
 
 _NOT_COMMANDS = {"main", "console"}
+
+_BUG = (
+    "this is a bug in specbench. Please report it with the traceback above and the output of "
+    "`specbench doctor`"
+)
 
 # The base class of typer's usage errors; typer itself moved it from the package click to its own
 # copy, so it is taken from the one subclass that every version exports.
@@ -59,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = [word for word in words if word != "--debug"]
     try:
         code = _invoke(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()
     except SpecbenchError as problem:
         if debug:
             traceback.print_exc()
@@ -71,15 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except BrokenPipeError:
-        code = _quiet_pipe()
-    except Exception:
-        traceback.print_exc()
-        print(
-            "error: this is a bug in specbench. Please report it with the traceback above and "
-            "the output of `specbench doctor`",
-            file=sys.stderr,
-        )
+        _leave_stdout()
         code = 1
+    except Exception as problem:
+        sentence = _surroundings(problem)
+        if debug or sentence is None:
+            traceback.print_exc()
+        code = 1 if sentence is None else 2
+        print(f"error: {sentence or _BUG}", file=sys.stderr)
     if code == 130:
         print(_interrupted_text(words), file=sys.stderr)
     sys.exit(code)
@@ -174,7 +182,17 @@ def _interrupted_text(words: Sequence[str]) -> str:
     return "interrupted"
 
 
-def _quiet_pipe() -> int:
-    """The reader went away (``specbench … | head``): say nothing, now or at interpreter exit."""
+def _surroundings(problem: Exception) -> str | None:
+    """What is wrong around the program, in a line; None if the program itself is."""
+    if isinstance(problem, ModuleNotFoundError) and problem.name == "torch":
+        return "no module torch here, which this command needs. Install it: pip install torch"
+    if isinstance(problem, OSError) and problem.errno == errno.ENOSPC and not problem.filename:
+        _leave_stdout()
+        return f"cannot write the output: {problem.strerror}"
+    return None
+
+
+def _leave_stdout() -> None:
+    """The reader went away (``specbench … | head``) or its disk is full: write no more to it, at
+    interpreter exit neither."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1

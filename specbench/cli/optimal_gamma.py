@@ -133,8 +133,7 @@ def _write_policy(file: str, answer: Answer) -> None:
     from pathlib import Path
 
     from specbench.analysis.recommending.toml import policy_toml
+    from specbench.records.files import disk_errors, write_durably
 
-    try:
-        Path(file).write_text(policy_toml(answer), encoding="utf-8")
-    except OSError as error:
-        raise SpecbenchError(f"cannot write {file}: {error.strerror}") from error
+    with disk_errors(f"the policy to {file}", "--policy"):
+        write_durably(Path(file), policy_toml(answer).encode())

@@ -8,6 +8,7 @@ names is Okabe and Ito's (2008), made to be told apart with any common colour bl
 from __future__ import annotations
 
 import inspect
+import io
 import math
 import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from matplotlib.patches import Patch
 from specbench import registry
 from specbench.analysis.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
+from specbench.records.files import disk_errors, write_durably
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -291,18 +293,14 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> lis
         SpecbenchError: the folder can't be written.
     """
     written = []
-    try:
+    with disk_errors(f"the figure to {str(folder)!r}"):
         folder.mkdir(parents=True, exist_ok=True)
         for suffix in formats:
-            path = folder / f"{name}.{suffix}"
+            path, picture = folder / f"{name}.{suffix}", io.BytesIO()
             metadata = {"Date": None} if suffix == "svg" else {}
             with matplotlib.rc_context({"svg.hashsalt": "specbench", **NO_FORMULAS}):
-                figure.savefig(path, format=suffix, dpi=160, metadata=metadata)
+                figure.savefig(picture, format=suffix, dpi=160, metadata=metadata)
             figure.set_layout_engine("none")  # laying out takes longest, and the places are found
+            write_durably(path, picture.getbuffer())
             written.append(path)
-    except OSError as error:
-        raise SpecbenchError(
-            f"cannot write the figure to {str(folder)!r}: {error.strerror or error}",
-            "Choose a folder that can be written with --out DIR",
-        ) from error
     return written

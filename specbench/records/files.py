@@ -24,16 +24,21 @@ PROBE_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
-def disk_errors(what: str) -> Iterator[None]:
-    """Turn an OSError of the disk into one line that says what could not be written and why."""
+def disk_errors(what: str, option: str = "--out") -> Iterator[None]:
+    """Turn an OSError of the disk into one line that says what could not be written and why.
+
+    Args:
+        what: "the report to FILE".
+        option: which chooses where it is written.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "Free some space or choose another folder with --out"
+            hint = f"Free some space or choose another folder with {option}"
             raise SpecbenchError(f"cannot write {what}: the disk is full", hint) from error
         reason = error.strerror or str(error)
-        hint = "Choose a folder that can be written with --out"
+        hint = f"Choose a folder that can be written with {option}"
         raise SpecbenchError(f"cannot write {what}: {reason}", hint) from error
 
 

@@ -121,6 +121,30 @@ def test_a_closed_pipe_is_quiet():
     assert process.returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_output_on_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "specbench", "optimal-gamma", "--alpha", "0.8", "--cost", "0.1"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: cannot write the output: No space left on device\n"
+
+
+def test_a_command_that_needs_torch_says_so(specbench, monkeypatch):
+    ending_with(monkeypatch, ModuleNotFoundError("No module named 'torch'", name="torch"))
+    result = specbench("alpha")
+    assert result.code == 2
+    assert result.err.splitlines() == [
+        "error: no module torch here, which this command needs. Install it: pip install torch"
+    ]
+
+
 def test_help_imports_nothing_heavy():
     heavy = {"torch", "transformers", "pandas", "numpy", "pydantic", "matplotlib", "pyarrow"}
     program = (
