@@ -5,6 +5,7 @@ Nothing heavier than ``math`` is imported, so that it is there at once.
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from specbench.analysis.names import counted
@@ -72,11 +73,17 @@ def _print_table(
     print()
     print("If α is another:")
     for shift in shifts:
-        kept = f", γ = {best.gamma} gives {shift.kept.speedup:.2f}" if best.gamma else ""
+        known = best.gamma in (0, shift.best.gamma)
+        kept = "" if known else f", γ = {best.gamma} gives {shift.kept.speedup:.2f}"
         print(f"  α = {shift.alpha:.3g}: best γ = {_what(shift.best)}{kept}")
     print(_largest_cost(alpha, best))
     print()
-    print(_sentence(curve, best, alpha, cost))
+    print(_wrapped(_sentence(curve, best, alpha, cost)))
+
+
+def _wrapped(text: str) -> str:
+    """Lines of at most 80 columns; "γ = 4" stays together."""
+    return textwrap.fill(text.replace(" = ", "\xa0=\xa0"), 80).replace("\xa0", " ")
 
 
 def _what(point: CurvePoint) -> str:
