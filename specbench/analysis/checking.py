@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from specbench.analysis.names import counted, with_gamma
 from specbench.analysis.pooling import RawTables, Setting
+from specbench.errors import SpecbenchError
 from specbench.records.identities import identities
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
 from specbench.records.summary_identities import record_identities
 
+_NAMED = 3  # cells whose tables can't be used, the others counted
 _TOLD = 2  # violations of one identity that are told in full, the others counted
 _COUNTS = "block efficiency"  # the identity without which counts mean nothing
 
@@ -22,12 +24,14 @@ class Violations:
     Attributes:
         sentences: one per violation, with both sides and the cell; of many the first of each
             identity.
-        unusable: ids of cells whose rounds accept or draft more than they can, so that no estimate
-            rests on them.
+        unusable: ids of cells whose tables can't be used, or whose rounds accept or draft more than
+            they can, so that no estimate rests on them.
+        tables: why tables can't be used, one error per cell.
     """
 
     sentences: tuple[str, ...]
     unusable: frozenset[str]
+    tables: tuple[SpecbenchError, ...] = ()
 
 
 def violations(run: Run, tables: RawTables) -> Violations:
@@ -35,28 +39,37 @@ def violations(run: Run, tables: RawTables) -> Violations:
 
     Args:
         tables: the run's tables, so that each is read once.
-
-    Raises:
-        SpecbenchError: a table can't be read.
     """
     found: dict[str, list[str]] = {}
     unusable = set()
+    broken: dict[str, SpecbenchError] = {}
     for cell in run.cells:
         if cell.status != "ok":
             continue
-        for sentence in _of(cell, tables):
+        try:
+            wrong = _of(cell, tables)
+        except SpecbenchError as error:
+            broken[_name(cell)] = error
+            unusable.add(cell.cell_id)
+            continue
+        for sentence in wrong:
             name = sentence.partition(":")[0]
             left_out = name == _COUNTS and cell.imported_from is None
             if left_out:
                 unusable.add(cell.cell_id)
             ending = "; the cell is left out" if left_out else ""
             found.setdefault(name, []).append(f"{_name(cell)}: {sentence}{ending}")
-    told = []
+    told = [
+        f"left out, its table cannot be used: {name}: {error.message}"
+        for name, error in list(broken.items())[:_NAMED]
+    ]
+    if (more := len(broken) - _NAMED) > 0:
+        told.append(f"left out for the same reason: {counted(more, 'more cell')}")
     for name, sentences in found.items():
         told += [f"numbers that cannot be: {sentence}" for sentence in sentences[:_TOLD]]
         if (more := len(sentences) - _TOLD) > 0:
             told.append(f"numbers that cannot be: {counted(more, 'more violation')} of {name}")
-    return Violations(tuple(told), frozenset(unusable))
+    return Violations(tuple(told), frozenset(unusable), tuple(broken.values()))
 
 
 def _of(cell: CellRecord, tables: RawTables) -> list[str]:

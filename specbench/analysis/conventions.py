@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specbench.analysis.checking import violations
 from specbench.analysis.pooling import Group, GroupKey, Raw, RawTables, groups
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
@@ -104,25 +105,28 @@ def report(convention: str, counts: RoundCounts) -> Report:
     return _CONVENTIONS[checked(convention)](counts)
 
 
-def report_run(run: Run, convention: str) -> list[ConventionRow]:
-    """Every group and gamma of a run in one convention.
+def report_run(run: Run, convention: str) -> tuple[list[ConventionRow], tuple[str, ...]]:
+    """Every group and gamma of a run in one convention, and notes on numbers that cannot be.
 
     Raises:
-        SpecbenchError: no such convention, no finished speculative cell, or a damaged table.
+        SpecbenchError: no such convention, or no finished speculative cell that can be used.
     """
     checked(convention)
     tables = RawTables(run)
+    wrong = violations(run, tables)
     rows = [
         ConventionRow(group.key, gamma, report(convention, _counts(group, gamma, tables)))
-        for group in groups(run.cells)
+        for group in groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
         for gamma in group.cells
     ]
+    if not rows and wrong.tables:
+        raise wrong.tables[0]
     if not rows:
         raise SpecbenchError(
             f"{run.manifest.name} has no finished speculative cell, so there is nothing to report",
             "`specbench fit RUN` lists what failed",
         )
-    return rows
+    return rows, wrong.sentences
 
 
 def _counts(group: Group, gamma: int, tables: RawTables) -> RoundCounts:
@@ -149,7 +153,7 @@ def counts_of_rounds(gamma: int, raw: Raw, single_alpha: bool = True) -> RoundCo
         requests=len(values(requests, "prompt_id")),
         survivors=[float((accepted >= place).sum()) for place in range(1, gamma + 1)],
         conditional=estimators.alpha_by_position(accepted, evaluated, gamma),
-        overlap=estimators.alpha_overlap(values(rounds, "overlap")),
+        overlap=estimators.alpha_overlap(rounds.get("overlap", ())),
         single_alpha=single_alpha,
     )
 

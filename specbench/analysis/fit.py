@@ -181,7 +181,11 @@ class GroupFit:
 
 @dataclass(frozen=True)
 class RunFit:
-    """All groups of a run, the cells that failed, and what a reader should know about both."""
+    """All groups of a run, the cells that failed, and what a reader should know about both.
+
+    Attributes:
+        unusable: ids of finished cells that nothing rests on.
+    """
 
     name: str
     path: Path
@@ -189,14 +193,14 @@ class RunFit:
     groups: tuple[GroupFit, ...]
     failed: tuple[CellRecord, ...]
     warnings: tuple[str, ...]
+    unusable: frozenset[str] = frozenset()
 
 
 def fit_run(run: Run) -> RunFit:
     """Fit every group of a run.
 
     Raises:
-        SpecbenchError: the run has no finished speculative cell whose counts can be, or a table
-            can't be read.
+        SpecbenchError: the run has no finished speculative cell whose tables and counts can be.
     """
     failed = tuple(cell for cell in run.cells if cell.status != "ok")
     tables = RawTables(run, without=_UNUSED)
@@ -210,11 +214,13 @@ def fit_run(run: Run) -> RunFit:
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
     notes = (*wrong.sentences, *run_notes(fits, failed))
-    return RunFit(run.manifest.name, run.path, target, fits, failed, notes)
+    return RunFit(run.manifest.name, run.path, target, fits, failed, notes, wrong.unusable)
 
 
 def _nothing(run: Run, failed: Sequence[CellRecord], wrong: Violations) -> SpecbenchError:
     name = run.manifest.name
+    if wrong.tables:
+        return wrong.tables[0]
     if wrong.unusable:
         return SpecbenchError(
             f"nothing of {name} can be used: {wrong.sentences[0]}",

@@ -110,7 +110,8 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
     facts = run.manifest
     machine = Machine(facts.bandwidth_bytes_per_s, facts.matmul_flops_per_s)
     parameters = facts.target.get("parameters")
-    by_key = {group.key: group for group in groups(run.cells)}
+    usable = (cell for cell in run.cells if cell.cell_id not in fitted.unusable)
+    by_key = {group.key: group for group in groups(usable)}
     pairs = [(fit, by_key[fit.key]) for fit in fitted.groups]
     steps: dict[Setting, StepLimit] = {}
     for _, group in pairs:

@@ -114,12 +114,10 @@ class RawTables:
         """(rounds, requests) of a finished cell.
 
         Raises:
-            SpecbenchError: a table is missing or damaged.
+            SpecbenchError: a table is missing or damaged, or holds what can't be used.
         """
         if cell.cell_id not in self._read:
-            rounds = self._run.columns("rounds", cell.cell_id, self._without)
-            requests = self._run.columns("requests", cell.cell_id)
-            self._read[cell.cell_id] = (rounds, requests)
+            self._read[cell.cell_id] = self._run.checked(cell.cell_id, self._without)
         return self._read[cell.cell_id]
 
     def joined(self, cells: Sequence[CellRecord]) -> Raw:

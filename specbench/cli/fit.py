@@ -117,4 +117,6 @@ def _report(run: Path, convention: str, chosen: OutputFormat) -> None:
 
     name = conventions.checked(convention)
     loaded = load_run(run)
-    print_convention(loaded.manifest.name, name, conventions.report_run(loaded, name), chosen)
+    rows, notes = conventions.report_run(loaded, name)
+    print_convention(loaded.manifest.name, name, rows, chosen)
+    print_notes(notes)

@@ -66,6 +66,29 @@ class Run:
 
         return to_columns(self._table(part, cell_id, without))
 
+    def checked(
+        self, cell_id: str, without: Collection[str] = ()
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Rounds and requests of a cell as arrays that can be calculated with.
+
+        Args:
+            without: columns of rounds that are not needed.
+
+        Raises:
+            SpecbenchError: a table is missing or damaged, lacks a column, or holds what is no
+                count and no time; names the file and the reason.
+        """
+        from specbench.records.table_faults import table_fault
+
+        rounds = self.columns("rounds", cell_id, without)
+        requests = self.columns("requests", cell_id)
+        if (fault := table_fault(rounds, requests)) is not None:
+            part, reason = fault
+            raise SpecbenchError(
+                f"{_file(self.path, part, cell_id)} {reason}", _way_without(self.path, cell_id)
+            )
+        return rounds, requests
+
     def cell(self, cell_id: str) -> CellRecord:
         """The record of one cell.
 
@@ -155,7 +178,7 @@ def load_table(folder: Path, part: str, cell_id: str, without: Collection[str] =
     file = _file(folder, part, cell_id)
     try:
         return read_table(file, without)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException) as error:
         reason = "is missing" if not file.exists() else "is damaged"
         raise SpecbenchError(f"{file} {reason}", _way_without(folder, cell_id)) from error
 

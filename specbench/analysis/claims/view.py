@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -77,12 +77,10 @@ class View:
     """A fitted run with its raw tables, each read when first asked for."""
 
     def __init__(self, run: Run, fitted: RunFit) -> None:
-        by_key = {group.key: group for group in groups(run.cells)}
+        usable = (cell for cell in run.cells if cell.cell_id not in fitted.unusable)
+        by_key = {group.key: group for group in groups(usable)}
         names = short_names(fit.key.drafter for fit in fitted.groups)
-        found = [
-            Drafted(fit, _fitted(by_key[fit.key], fit), names[fit.key.drafter])
-            for fit in fitted.groups
-        ]
+        found = [Drafted(fit, by_key[fit.key], names[fit.key.drafter]) for fit in fitted.groups]
         self.manifest, self.cells, self._tables = run.manifest, run.cells, RawTables(run)
         self.everything = tuple(found)
         self.drafted = tuple(one for one in found if not one.fit.synthetic)
@@ -172,13 +170,6 @@ def cost_of(cells: Sequence[CellRecord], name: str) -> float | None:
         if value is not None:
             return float(value)
     return None
-
-
-def _fitted(group: Group, fit: GroupFit) -> Group:
-    """The group without gammas whose cells could not be used."""
-    measured = {point.gamma for point in fit.points}
-    cells = {gamma: cells for gamma, cells in group.cells.items() if gamma in measured}
-    return replace(group, cells=cells)
 
 
 def _alike(found: Iterable[Drafted], field: str) -> Iterable[list[Drafted]]:
