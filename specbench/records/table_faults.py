@@ -6,8 +6,6 @@ before them whether they are numbers at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,14 +84,11 @@ def _wrong(part: str, columns: Columns) -> str | None:
             held = "nothing" if np.isnan(column[row]) else f"{column[row]:g}"
             return f"holds {held} in {name}: row {row}"
     for name in _LISTS[part]:
-        if (row := _first_none(columns[name])) is not None:
-            return f"holds nothing in {name}: row {row}"
+        lacks = np.array([value is None for value in columns[name]], dtype=np.bool_)
+        if lacks.any():
+            return f"holds nothing in {name}: row {_first(lacks)}"
     return None
 
 
 def _first(mask: NDArray[np.bool_]) -> int:
     return int(np.argmax(mask))
-
-
-def _first_none(column: Sequence[object]) -> int | None:
-    return next((row for row, value in enumerate(column) if value is None), None)
