@@ -209,7 +209,7 @@ def _gpt_fast(counts: RoundCounts) -> Report:
     histogram: Value = None
     if counts.survivors is not None and counts.rounds:
         reached = np.array([counts.rounds, *counts.survivors, 0.0])
-        histogram = (-np.diff(reached) / counts.rounds).tolist()
+        histogram = ((reached[:-1] - reached[1:]) / counts.rounds).tolist()
     return {
         "mean accepted": _divided(counts.accepted, counts.rounds),
         "share of rounds that accepted 0, 1, ...": histogram,

@@ -34,6 +34,11 @@ def iid(alpha: float, gamma: int, rounds: int = 200_000) -> RoundCounts:
     return counts_of_rounds(gamma, (table, {"prompt_id": ["p"] * 100}))
 
 
+def test_a_share_of_no_rounds_has_no_sign() -> None:
+    shares = report("gpt-fast", iid(1.0, 3, rounds=10))["share of rounds that accepted 0, 1, ..."]
+    assert str(shares) == "[0.0, 0.0, 0.0, 1.0]"
+
+
 def test_every_convention_at_alpha_0_75_and_gamma_7() -> None:
     counts = iid(0.75, 7)
     vllm = report("vllm", counts)
