@@ -14,6 +14,7 @@ from specbench.records.summary_identities import record_identities
 
 _NAMED = 3  # cells whose tables can't be used, the others counted
 _TOLD = 2  # violations of one identity that are told in full, the others counted
+_ACCEPTANCE = "positions"  # the identity that is about acceptance alone
 _COUNTS = "block efficiency"  # the identity without which counts mean nothing
 
 
@@ -26,11 +27,13 @@ class Violations:
             identity.
         unusable: ids of cells whose tables can't be used, or whose rounds accept or draft more than
             they can, so that no estimate rests on them.
+        doubtful: ids of cells whose tokens or times can't be.
         tables: why tables can't be used, one error per cell.
     """
 
     sentences: tuple[str, ...]
     unusable: frozenset[str]
+    doubtful: frozenset[str] = frozenset()
     tables: tuple[SpecbenchError, ...] = ()
 
 
@@ -41,7 +44,8 @@ def violations(run: Run, tables: RawTables) -> Violations:
         tables: the run's tables, so that each is read once.
     """
     found: dict[str, list[str]] = {}
-    unusable = set()
+    unusable: set[str] = set()
+    doubtful: set[str] = set()
     broken: dict[str, SpecbenchError] = {}
     for cell in run.cells:
         if cell.status != "ok":
@@ -57,6 +61,8 @@ def violations(run: Run, tables: RawTables) -> Violations:
             left_out = name == _COUNTS and cell.imported_from is None
             if left_out:
                 unusable.add(cell.cell_id)
+            if name != _ACCEPTANCE:
+                doubtful.add(cell.cell_id)
             ending = "; the cell is left out" if left_out else ""
             found.setdefault(name, []).append(f"{_name(cell)}: {sentence}{ending}")
     told = [
@@ -69,7 +75,33 @@ def violations(run: Run, tables: RawTables) -> Violations:
         told += [f"numbers that cannot be: {sentence}" for sentence in sentences[:_TOLD]]
         if (more := len(sentences) - _TOLD) > 0:
             told.append(f"numbers that cannot be: {counted(more, 'more violation')} of {name}")
-    return Violations(tuple(told), frozenset(unusable), tuple(broken.values()))
+    return Violations(tuple(told), frozenset(unusable), frozenset(doubtful), tuple(broken.values()))
+
+
+def nothing_left(run: Run, wrong: Violations) -> SpecbenchError:
+    """Why no cell of a run can be used, with the way out."""
+    name, failed = run.manifest.name, [cell for cell in run.cells if cell.status != "ok"]
+    if wrong.tables:
+        return wrong.tables[0]
+    if wrong.unusable:
+        return SpecbenchError(
+            f"nothing of {name} can be used: {wrong.sentences[0]}",
+            "What counts accepted tokens is broken; mend it and measure again",
+        )
+    if not run.cells:
+        return SpecbenchError(
+            f"{run.path} holds no finished cell",
+            "Type the `specbench run` command again to go on where it stopped",
+        )
+    if failed:
+        return SpecbenchError(
+            f"no speculative cell of {name} finished: {len(failed)} of {len(run.cells)} cells "
+            f"failed, the first one with: {failed[0].error or failed[0].status}",
+            "Mend the cause and run again with --resume --retry-failed",
+        )
+    return SpecbenchError(
+        f"{name} holds baselines only, no drafter", "Run it again with --drafter, e.g. ngram"
+    )
 
 
 def _of(cell: CellRecord, tables: RawTables) -> list[str]:

@@ -20,8 +20,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from specbench.analysis import imported
-from specbench.analysis.names import with_gamma
-from specbench.analysis.pooling import Raw, RawTables, groups
+from specbench.analysis.checking import Violations, nothing_left, violations
+from specbench.analysis.names import some, with_gamma
+from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
+from specbench.analysis.unlike import RawPair, asked_differences, run_differences
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import BASELINE_DRAFTER, CellRecord, DraftForm
@@ -81,10 +83,15 @@ class Ratio:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """A cell that both runs have."""
+    """A cell that both runs have.
+
+    Attributes:
+        doubts: why its speed says nothing; empty for an honest cell.
+    """
 
     name: CellName
     ratios: Mapping[Metric, Ratio]
+    doubts: tuple[str, ...] = ()
 
     @property
     def gate(self) -> Ratio:
@@ -95,35 +102,60 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cells of both runs that match, and sentences on what does not."""
+    """All cells of both runs that match, and sentences on what does not.
+
+    Attributes:
+        left_out: cells of one run that the other lacks because they failed or can't be used.
+    """
 
     a: str
     b: str
     cells: tuple[ComparedCell, ...]
     differences: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     def below(self, limit: float) -> list[ComparedCell]:
         """Cells that are slower in B: their whole interval, or else their ratio, is below."""
-        return [cell for cell in self.cells if _is_below(cell.gate, limit)]
+        return [cell for cell in self.cells if not cell.doubts and _is_below(cell.gate, limit)]
+
+    @property
+    def not_judged(self) -> list[str]:
+        """Cells that no gate can pass, with the reason: doubtful ones and those left out."""
+        doubtful = [f"{cell.name}: {'; '.join(cell.doubts)}" for cell in self.cells if cell.doubts]
+        return [*doubtful, *self.left_out]
 
 
 def compare_runs(a: Run, b: Run) -> Comparison:
     """Set two runs side by side.
 
     Raises:
-        SpecbenchError: they have no cell in common, or a table can't be read.
+        SpecbenchError: they have no cell in common that can be used.
     """
     several = _several(a, b)
-    left, right = _cells(a, several), _cells(b, several)
-    shared = [name for name in left if name in right]
+    left, right = _Checked.of(a, several), _Checked.of(b, several)
+    shared = [name for name in left.sides if name in right.sides]
     if not shared:
         raise SpecbenchError(
-            f"no finished cell of {a.path} is in {b.path}: {_missing(left, right)}",
+            f"no finished cell of {a.path} is in {b.path}: {_first_of(a, left.sides)}, "
+            f"{_first_of(b, right.sides)}",
             "Cells match by task, temperature, batch size, top-k, top-p, drafter and gamma",
         )
-    cells = tuple(ComparedCell(name, _ratios(left[name], right[name])) for name in shared)
-    only = [*_only(a, left, right), *_only(b, right, left)]
-    return Comparison(str(a.path), str(b.path), cells, (*_differences(a, b), *only))
+    cells, pairs = [], []
+    for name in shared:
+        one, other = left.sides[name], right.sides[name]
+        cells.append(ComparedCell(name, _ratios(one, other), (*one.doubts, *other.doubts)))
+        if one.raw is not None and other.raw is not None:
+            pairs.append(RawPair(str(name), name.task, one.raw, other.raw))
+    notes = [*left.notes, *right.notes, *run_differences(a, b), *asked_differences(a, b, pairs)]
+    notes += [
+        f"only in {one.run.path}: {some(map(str, one.only(other)))}"
+        for one, other in ((left, right), (right, left))
+        if one.only(other)
+    ]
+    lost = [f"{name}: left out of {a.path}" for name in left.unusable if name in right.only(left)]
+    lost += [f"{name}: left out of {b.path}" for name in right.unusable if name in left.only(right)]
+    lost += [f"{name}: failed in {b.path}" for name in right.failed if name in left.only(right)]
+    return Comparison(str(a.path), str(b.path), tuple(cells), tuple(notes), tuple(lost))
 
 
 def _is_below(ratio: Ratio, limit: float) -> bool:
@@ -139,6 +171,47 @@ class _Side:
     fields: Mapping[str, Any]
     batch_size: int
     raw: Raw | None
+    doubts: tuple[str, ...]
+    diverged: bool
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """One run's cells that can be used, those that can't, and notes on both."""
+
+    run: Run
+    sides: Mapping[CellName, _Side]
+    unusable: Sequence[CellName]
+    failed: Sequence[CellName]
+    notes: Sequence[str]
+
+    @classmethod
+    def of(cls, run: Run, several: tuple[bool, bool]) -> _Checked:
+        """Check and read a run as a fit does.
+
+        Raises:
+            SpecbenchError: no finished cell can be used.
+        """
+        tables = RawTables(run)
+        wrong = violations(run, tables)
+        sides = _cells(run, several, tables, wrong)
+        if not sides:
+            problem = nothing_left(run, wrong)
+            raise SpecbenchError(f"in {run.path}: {problem.message}", problem.hint)
+        unusable = [cell for cell in run.cells if cell.cell_id in wrong.unusable]
+        failed = [cell for cell in run.cells if cell.status != "ok"]
+        notes = [f"{run.path}: {sentence}" for sentence in wrong.sentences]
+        if diverged := [str(name) for name, side in sides.items() if side.diverged]:
+            notes.append(
+                f"{run.path}: {DIVERGED}: output differs from plain decoding, a bug; its speed "
+                f"means nothing: {some(diverged)}"
+            )
+        left_out, lost = ([_name_of(cell, several) for cell in part] for part in (unusable, failed))
+        return cls(run, sides, left_out, lost, notes)
+
+    def only(self, other: _Checked) -> list[CellName]:
+        """Cells that the other run does not have."""
+        return [name for name in self.sides if name not in other.sides]
 
 
 def _several(a: Run, b: Run) -> tuple[bool, bool]:
@@ -150,29 +223,59 @@ def _several(a: Run, b: Run) -> tuple[bool, bool]:
     return max(map(len, targets)) > 1, max(map(len, backends)) > 1
 
 
-def _cells(run: Run, several: tuple[bool, bool]) -> dict[CellName, _Side]:
+def _name_of(cell: CellRecord, several: tuple[bool, bool]) -> CellName:
+    return CellName(
+        task=cell.task,
+        temperature=cell.temperature,
+        batch_size=cell.batch_size,
+        top_k=cell.top_k,
+        top_p=cell.top_p,
+        drafter=cell.drafter,
+        gamma=0 if cell.is_baseline else cell.gamma,
+        target=cell.target if several[0] else "",
+        backend=cell.backend if several[1] else "",
+    )
+
+
+def _cells(
+    run: Run, several: tuple[bool, bool], tables: RawTables, wrong: Violations
+) -> dict[CellName, _Side]:
     """Every gamma of every group, and plain decoding once per setting."""
-    tables = RawTables(run)
+    usable = [cell for cell in run.cells if cell.cell_id not in wrong.unusable]
+    plain = [cell for cell in usable if cell.is_baseline and cell.status == "ok"]
     found: dict[CellName, _Side] = {}
-    for group in groups(run.cells):
-        setting = group.key.setting
-        where = (setting.task, setting.temperature, setting.batch_size, setting.top_k)
-        tail = (setting.target if several[0] else "", setting.backend if several[1] else "")
-        plain = CellName(*where, setting.top_p, BASELINE_DRAFTER, 0, *tail)
-        if plain not in found and group.baselines:
-            found[plain] = _side(group.baselines, [], tables)
-        for gamma, cells in group.cells.items():
-            name = CellName(*where, setting.top_p, group.key.drafter, gamma, *tail)
-            found[name] = _side(cells, group.baselines, tables)
+
+    def add(cells: Sequence[CellRecord], baselines: Sequence[CellRecord]) -> None:
+        if cells and (name := _name_of(cells[0], several)) not in found:
+            found[name] = _side(cells, baselines, tables, wrong, run)
+
+    for group in groups(usable):
+        add(group.baselines, [])
+        for cells in group.cells.values():
+            add(cells, group.baselines)
+    for cell in plain:  # of settings in which no drafter was measured
+        add([one for one in plain if Setting.of(one) == Setting.of(cell)], [])
     return found
 
 
-def _side(cells: Sequence[CellRecord], baselines: Sequence[CellRecord], tables: RawTables) -> _Side:
+def _side(
+    cells: Sequence[CellRecord],
+    baselines: Sequence[CellRecord],
+    tables: RawTables,
+    wrong: Violations,
+    run: Run,
+) -> _Side:
+    doubts = []
+    if diverged := any(cell.lossless == DIVERGED for cell in cells):
+        doubts.append(f"{DIVERGED} in {run.path}")
+    if any(cell.cell_id in wrong.doubtful for cell in cells):
+        doubts.append(f"numbers that cannot be in {run.path}")
+    batch_size = cells[0].batch_size
     if any(cell.imported_from is not None for cell in cells):
-        return _Side(imported.joined(cells), cells[0].batch_size, None)
+        return _Side(imported.joined(cells), batch_size, None, tuple(doubts), diverged)
     raw = tables.joined(cells)
     fields = summarize(cells[0], *raw, baselines=[tables.of(cell) for cell in baselines])
-    return _Side(fields, cells[0].batch_size, raw)
+    return _Side(fields, batch_size, raw, tuple(doubts), diverged)
 
 
 def _ratios(a: _Side, b: _Side) -> dict[Metric, Ratio]:
@@ -273,48 +376,5 @@ def _by_conversation(raw: Raw, metric: Metric) -> dict[str, Numbers]:
     return dict(zip(names.tolist(), np.column_stack(columns), strict=True))
 
 
-def _differences(a: Run, b: Run) -> list[str]:
-    """What the runs themselves differ in, by name, with both values."""
-    left, right = _facts(a), _facts(b)
-    names = [name for name in dict.fromkeys([*left, *right]) if left.get(name) != right.get(name)]
-    return [
-        f"another {name}: {_shown(left.get(name))} in {a.path}, "
-        f"{_shown(right.get(name))} in {b.path}"
-        for name in names
-    ]
-
-
-def _facts(run: Run) -> dict[str, str | None]:
-    manifest = run.manifest
-    gpu = manifest.device.get("gpu")
-    machine = gpu.get("name") if isinstance(gpu, dict) else manifest.device.get("cpu")
-    backends = sorted({cell.backend for cell in run.cells})
-    facts: dict[str, Any] = {
-        "target": manifest.target.get("name"),
-        "dtype": manifest.target.get("dtype"),
-        "attention": manifest.target.get("attention"),
-        "backend": ", ".join(backends) or None,
-        "device": manifest.device.get("device"),
-        "machine": machine,
-        "number of threads": manifest.device.get("threads"),
-        "seed": manifest.seed,
-        "commit": (manifest.git or {}).get("commit"),
-    }
-    weights = {"target": manifest.target, **manifest.drafters}
-    facts |= {f"sha256 of {name}": found.get("sha256") for name, found in weights.items()}
-    facts |= {f"version of {name}": version for name, version in manifest.packages.items()}
-    return {name: None if value is None else str(value) for name, value in facts.items()}
-
-
-def _shown(value: str | None) -> str:
-    return "not known" if value is None else value
-
-
-def _only(run: Run, here: Iterable[CellName], there: Mapping[CellName, _Side]) -> list[str]:
-    missing = [str(name) for name in here if name not in there]
-    return [f"only in {run.path}: {'; '.join(missing)}"] if missing else []
-
-
-def _missing(left: Iterable[CellName], right: Iterable[CellName]) -> str:
-    first, second = next(iter(left), None), next(iter(right), None)
-    return f"{first or 'nothing'} there, {second or 'nothing'} here"
+def _first_of(run: Run, found: Iterable[CellName]) -> str:
+    return f"{run.path} has {next(iter(found))}"

@@ -21,7 +21,7 @@ from typing import Any
 
 from specbench.analysis import imported
 from specbench.analysis.acceptance import Acceptance, judge_acceptance
-from specbench.analysis.checking import Violations, violations
+from specbench.analysis.checking import nothing_left, violations
 from specbench.analysis.costs import Costs, counts_by_conversation
 from specbench.analysis.evidence import Evidence, evidence_of
 from specbench.analysis.gap import Gap, decompose
@@ -40,7 +40,6 @@ from specbench.analysis.pooling import (
 )
 from specbench.analysis.prediction import Errors, Prediction, predict
 from specbench.analysis.waits import Waits, waits_of
-from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns, integers
@@ -207,7 +206,7 @@ def fit_run(run: Run) -> RunFit:
     wrong = violations(run, tables)
     found = groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
     if not found:
-        raise _nothing(run, failed, wrong)
+        raise nothing_left(run, wrong)
     fits = tuple(
         _fit_imported(group) if imported.is_imported(group) else _fit_group(group, tables)
         for group in found
@@ -215,31 +214,6 @@ def fit_run(run: Run) -> RunFit:
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
     notes = (*wrong.sentences, *run_notes(fits, failed))
     return RunFit(run.manifest.name, run.path, target, fits, failed, notes, wrong.unusable)
-
-
-def _nothing(run: Run, failed: Sequence[CellRecord], wrong: Violations) -> SpecbenchError:
-    name = run.manifest.name
-    if wrong.tables:
-        return wrong.tables[0]
-    if wrong.unusable:
-        return SpecbenchError(
-            f"nothing of {name} can be used: {wrong.sentences[0]}",
-            "What counts accepted tokens is broken; mend it and measure again",
-        )
-    if not run.cells:
-        return SpecbenchError(
-            f"{run.path} holds no finished cell",
-            "Type the `specbench run` command again to go on where it stopped",
-        )
-    if failed:
-        return SpecbenchError(
-            f"no speculative cell of {name} finished: {len(failed)} of {len(run.cells)} cells "
-            f"failed, the first one with: {failed[0].error or failed[0].status}",
-            "Mend the cause and run again with --resume --retry-failed",
-        )
-    return SpecbenchError(
-        f"{name} holds baselines only, no drafter", "Run it again with --drafter, e.g. ngram"
-    )
 
 
 def _fit_group(group: Group, tables: RawTables) -> GroupFit:

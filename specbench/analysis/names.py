@@ -78,6 +78,17 @@ def with_gamma(drafter: str, form: DraftForm, gamma: int) -> str:
     return f"{drafter} γ {'≤' if form == 'adaptive' else '='} {gamma}"
 
 
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first names of many, the others counted.
+
+    >>> some("abcde")
+    'a; b; c and 2 more'
+    """
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return "; ".join(listed[:most]) + more
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun.
 

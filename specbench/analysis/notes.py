@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.names import counted, with_gamma
+from specbench.analysis.names import counted, some, with_gamma
 from specbench.analysis.pooling import DIVERGED
 from specbench.records.schema import CellRecord
 from specbench.records.summary import FEW_PROMPTS
@@ -13,7 +13,6 @@ from specbench.records.summary import FEW_PROMPTS
 if TYPE_CHECKING:
     from specbench.analysis.fit import GroupFit
 
-_NAMED = 3  # so many are named one by one, the others counted
 _UNEVEN = 1.5  # c at the shortest draft over c at the longest, from which one c misleads,
 _WORTH_SAYING = 0.02  # if drafting takes at least this share of a baseline step
 
@@ -30,12 +29,12 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
         str(group.key) for group in groups if group.alpha is None and group.imported_from is None
     ]
     if silent:
-        notes.append(f"no token was ever drafted, so there is no alpha: {_some(silent)}")
+        notes.append(f"no token was ever drafted, so there is no alpha: {some(silent)}")
     notes += _imported(groups)
     own = [group for group in groups if group.imported_from is None]
     few = [group for group in own if group.num_prompts < FEW_PROMPTS]
     if few:
-        tasks = _some(dict.fromkeys(group.key.setting.task for group in few))
+        tasks = some(dict.fromkeys(group.key.setting.task for group in few))
         fewest = min(group.num_prompts for group in few)
         notes.append(
             f"few prompts: intervals rest on {counted(fewest, 'conversation')} ({tasks}); "
@@ -43,7 +42,7 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
         )
     partial = [group for group in own if group.model is not None and group.noise_floor is None]
     if partial:
-        where = _some(dict.fromkeys(str(group.key.setting) for group in partial))
+        where = some(dict.fromkeys(str(group.key.setting) for group in partial))
         notes.append(f"only one baseline finished, so there is no noise floor: {where}")
     notes += _uneven_costs(groups)
     if any("all slots full" in text for group in groups for text in group.warnings):
@@ -62,7 +61,7 @@ def _diverged(groups: Iterable[GroupFit]) -> list[str]:
         return []
     return [
         f"DIVERGED: output differs from plain decoding, a bug; its speedup means nothing: "
-        f"{_some(where)}"
+        f"{some(where)}"
     ]
 
 
@@ -75,7 +74,7 @@ def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
     )
     if not settings:
         return []
-    return [f"no baseline finished, so there is no speedup, c or v: {_some(settings)}"]
+    return [f"no baseline finished, so there is no speedup, c or v: {some(settings)}"]
 
 
 def _imported(groups: Iterable[GroupFit]) -> list[str]:
@@ -87,7 +86,7 @@ def _imported(groups: Iterable[GroupFit]) -> list[str]:
     notes = [f"imported from {tools}: no times of rounds, so no c, v, overhead or closed form"]
     without = [group for group in found if group.alpha is None]
     if without:
-        notes.append(f"no alpha can be told from the source: {_some(str(g.key) for g in without)}")
+        notes.append(f"no alpha can be told from the source: {some(str(g.key) for g in without)}")
     return notes + [
         f"{tools}: {text}" for text in dict.fromkeys(text for g in found for text in g.warnings)
     ]
@@ -110,7 +109,7 @@ def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
         return []
     return [
         "a draft costs much the same at every γ, so no single c describes it and the closed form "
-        f"misleads; the extended model has each γ's own draft time: c of {_some(uneven)}"
+        f"misleads; the extended model has each γ's own draft time: c of {some(uneven)}"
     ]
 
 
@@ -122,16 +121,10 @@ def _failed(failed: Sequence[CellRecord]) -> list[str]:
         f"{cell.error or cell.status.replace('_', ' ')}"
         for cell in failed
     ]
-    return [f"{counted(len(failed), 'cell')} failed and left out: {_some(named)}"]
+    return [f"{counted(len(failed), 'cell')} failed and left out: {some(named)}"]
 
 
 def _cell_name(cell: CellRecord) -> str:
     if cell.baseline:
         return f"{cell.baseline} baseline"
     return with_gamma(cell.drafter, cell.draft_form, cell.gamma)
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return "; ".join(listed[:_NAMED]) + more

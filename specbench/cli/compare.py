@@ -49,12 +49,13 @@ def compare(
     Tokens per second, speedup, alpha and tau of both, with their ratios B / A. Cells match by task,
     temperature, top-k, top-p, batch size, drafter and gamma. Intervals are 95%: speed, alpha and
     tau are paired by conversation where both runs have their rounds. What does not match (target,
-    device, dtype, versions, cells in one run only) is noted by name. An interval knows how prompts
-    differ, not how a machine differs from one day to the next.
+    device, dtype, versions, prompts, output lengths, cells in one run only) is noted by name. An
+    interval knows how prompts differ, not how a machine differs from one day to the next.
 
     With --fail-below RATIO it is a gate: exit code 1 and one line with the cells that are slower,
     those whose tokens per second B / A have their whole interval below RATIO, or the ratio itself
-    where there is no interval. Otherwise 0.
+    where there is no interval. Cells that can't be judged end it with 1 too, on a line of their
+    own: those whose output DIVERGED, whose numbers cannot be, or that only B failed. Otherwise 0.
     """
     chosen, limit = OutputFormat.of(format), _limit(fail_below)
 
@@ -69,10 +70,15 @@ def compare(
     else:
         _print_tables(comparison)
     print_notes(comparison.differences)
-    slower = comparison.below(limit) if limit is not None else []
+    if limit is None:
+        return
+    slower = comparison.below(limit)
     if slower:
         named = "; ".join(f"{cell.name}: {_gate(cell.gate)}" for cell in slower)
         print(f"slower than {limit:g} of {comparison.a}: {named}", file=sys.stderr)
+    if comparison.not_judged:
+        print(f"cannot be judged: {'; '.join(comparison.not_judged)}", file=sys.stderr)
+    if slower or comparison.not_judged:
         raise typer.Exit(1)
 
 
@@ -147,6 +153,7 @@ def _document(comparison: Comparison) -> dict[str, Any]:
             for cell in comparison.cells
         ],
         "differences": list(comparison.differences),
+        "not_judged": comparison.not_judged,
     }
 
 

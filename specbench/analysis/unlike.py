@@ -1,0 +1,96 @@
+"""What two runs differ in, by name, with both values: machine, weights, versions, what was asked.
+
+Ratios of runs that asked other things, or stopped at other lengths, compare workloads as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from specbench.analysis.names import some
+from specbench.analysis.pooling import Raw
+from specbench.records.reading import Run
+from specbench.records.steps import integers, values
+
+_OTHER_LENGTH = 0.1
+"""Mean output lengths that differ by this share are worth a note; samples differ by some."""
+
+
+class RawPair(NamedTuple):
+    """The tables of one cell in both runs."""
+
+    name: str
+    task: str
+    a: Raw
+    b: Raw
+
+
+def run_differences(a: Run, b: Run) -> list[str]:
+    """What the manifests differ in."""
+    left, right = _facts(a), _facts(b)
+    names = [name for name in dict.fromkeys([*left, *right]) if left.get(name) != right.get(name)]
+    return [
+        f"another {name}: {_shown(left.get(name))} in {a.path}, "
+        f"{_shown(right.get(name))} in {b.path}"
+        for name in names
+    ]
+
+
+def asked_differences(a: Run, b: Run, pairs: Iterable[RawPair]) -> list[str]:
+    """Tasks whose prompts differ, and cells whose outputs are of another mean length."""
+    prompts: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    lengths = []
+    for pair in pairs:
+        for asked, (_, requests) in zip(prompts[pair.task], (pair.a, pair.b), strict=True):
+            asked.update(values(requests, "prompt_id"))
+        one, other = (float(integers(raw[1], "num_tokens").mean()) for raw in (pair.a, pair.b))
+        if abs(one - other) > _OTHER_LENGTH * max(one, other):
+            lengths.append(f"{pair.name}, {one:.4g} and {other:.4g}")
+    notes = [
+        f"other prompts of {task}: {len(one)} in {a.path}, {len(other)} in {b.path}, "
+        f"{len(one & other)} of them in both"
+        for task, (one, other) in prompts.items()
+        if one != other
+    ]
+    if lengths:
+        notes.append(f"outputs of another length, mean tokens in {a.path} and {b.path}: "
+                     f"{some(lengths)}")  # fmt: skip
+    return notes
+
+
+def _facts(run: Run) -> dict[str, str | None]:
+    manifest = run.manifest
+    gpu = manifest.device.get("gpu")
+    machine = gpu.get("name") if isinstance(gpu, dict) else manifest.device.get("cpu")
+    backends = sorted({cell.backend for cell in run.cells})
+    facts: dict[str, Any] = {
+        "target": manifest.target.get("name"),
+        "dtype": manifest.target.get("dtype"),
+        "attention": manifest.target.get("attention"),
+        "backend": ", ".join(backends) or None,
+        "device": manifest.device.get("device"),
+        "machine": machine,
+        "number of threads": manifest.device.get("threads"),
+        "seed": manifest.seed,
+        "commit": (manifest.git or {}).get("commit"),
+        "number of prompts (--prompts)": manifest.config.get("prompts"),
+        "source of prompts": _sources(manifest.tasks) or manifest.config.get("prompt_source"),
+        "limit of output (--max-new-tokens)": manifest.config.get("max_new_tokens"),
+        "--ignore-eos": manifest.config.get("ignore_eos"),
+    }
+    weights = {"target": manifest.target, **manifest.drafters}
+    facts |= {f"sha256 of {name}": found.get("sha256") for name, found in weights.items()}
+    facts |= {f"version of {name}": version for name, version in manifest.packages.items()}
+    return {name: None if value is None else str(value) for name, value in facts.items()}
+
+
+def _sources(tasks: Sequence[dict[str, Any]]) -> str | None:
+    """Where the prompts of all tasks came from, each source once."""
+    found = dict.fromkeys(str(task["source"]) for task in tasks if task.get("source"))
+    return ", ".join(sorted(found)) or None
+
+
+def _shown(value: str | None) -> str:
+    return "not known" if value is None else value
