@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from specbench.errors import SpecbenchError
-from specbench.records.schema import CellRecord, Manifest
+from specbench.records.schema import SCHEMA_VERSION, CellRecord, Manifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,10 +134,17 @@ def load_manifest(folder: Path) -> Manifest:
     """Read `manifest.json`.
 
     Raises:
-        SpecbenchError: it can't be read.
+        SpecbenchError: it can't be read, or another version of specbench gave it another shape.
     """
     file = folder / MANIFEST
-    return _parse(Manifest, _read(file).decode(errors="replace"), str(file))
+    manifest = _parse(Manifest, _read(file).decode(errors="replace"), str(file))
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise SpecbenchError(
+            f"{file} has schema_version {manifest.schema_version}; "
+            f"this release reads version {SCHEMA_VERSION} only",
+            "Read the run with the version of specbench that wrote it",
+        )
+    return manifest
 
 
 def load_cells(folder: Path) -> list[CellRecord]:

@@ -206,6 +206,16 @@ def test_a_damaged_manifest_is_named(folder: Path) -> None:
         load_run(folder)
 
 
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_a_run_of_another_schema_is_refused(folder: Path, version: int) -> None:
+    write_two(folder)
+    file = folder / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "schema_version": version}))
+    says = f"schema_version {version}; this release reads version 1 only"
+    with pytest.raises(SpecbenchError, match=says):
+        load_run(folder)
+
+
 def test_missing_and_damaged_tables_are_named(folder: Path) -> None:
     done, failed = write_two(folder)
     run = load_run(folder)
