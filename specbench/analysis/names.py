@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from specbench.records.schema import DraftForm
 
 _VALUE = re.compile(r"(?<=[:=])[^:=,]+")
+_CONTROL = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ud800-\\udfff]"
+)
 _PART = re.compile(r"[^/:,\- ]+[/:,\- ]?|[/:,\- ]")
 
 
@@ -28,6 +31,17 @@ def broken(name: str, width: int) -> list[str]:
         while len(lines[-1].rstrip()) > width:
             lines[-1:] = [lines[-1][:width], lines[-1][width:]]
     return [line.rstrip() for line in lines]
+
+
+def printable(text: str) -> str:
+    r"""Text as a terminal may have it: what would move, colour or reorder it is spelt out.
+
+    As JSON spells it, so a line of JSON stays what it is.
+
+    >>> print(printable("\x1b[31mred\u202e"))
+    \u001b[31mred\u202e
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

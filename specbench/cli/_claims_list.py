@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.cli._output import OutputFormat, print_csv, print_json
+from specbench.cli._output import OutputFormat, print_csv, print_json, printable
 
 if TYPE_CHECKING:
     from specbench.analysis.claims import Checked, Evidence, Side
@@ -92,7 +92,7 @@ def _number(value: float) -> str:
 
 def _filled(text: str, label: str = "", hanging: str = "") -> str:
     return textwrap.fill(
-        text,
+        printable(text),
         _WIDTH,
         initial_indent=label,
         subsequent_indent=" " * len(label) + hanging,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.fit import DIVERGED
-from specbench.analysis.names import gamma_label, short_names
+from specbench.analysis.names import gamma_label, printable, short_names
 from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
     FORM_MARKS,
@@ -95,10 +95,10 @@ def _print_acceptance(task: str, groups: Sequence[GroupFit], names: Mapping[str,
             where = f"T = {setting.temperature:g}, B = {setting.batch_size}"
             verdicts.setdefault((names[group.key.drafter], text), []).append(where)
     if verdicts:
-        print(f"{task}: is acceptance i.i.d., the same α at every position?")
+        print(printable(f"{task}: is acceptance i.i.d., the same α at every position?"))
         for (name, text), settings in verdicts.items():
             said = f"{name}, {'; '.join(settings)}: {text}"
-            print(textwrap.fill(said, 80, initial_indent="  ", subsequent_indent="    "))
+            print(textwrap.fill(printable(said), 80, initial_indent="  ", subsequent_indent="    "))
         print()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.names import gamma_label, short_names
+from specbench.analysis.names import gamma_label, printable, short_names
 from specbench.cli._output import beside_label, number, print_table
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def print_limits(limits: Limits) -> None:
         print("for as many verified tokens (asymptotic, no bound) · max p: the target's, where")
         print("one-hot chains are evaluated: their α is above it by chance only")
     for sentence in limits.lacking:
-        print(textwrap.fill(f"limits: {sentence}", 80, subsequent_indent="  "))
+        print(textwrap.fill(printable(f"limits: {sentence}"), 80, subsequent_indent="  "))
 
 
 def limits_document(limits: Limits) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from specbench.cli._output import beside_label, number, print_table
+from specbench.cli._output import beside_label, number, print_table, printable
 
 if TYPE_CHECKING:
     from specbench.analysis.memory import Memory
@@ -117,13 +117,14 @@ def _print_lines(answer: Answer) -> None:
         if lines:
             loads.setdefault(lines, []).append(str(schedule.load))
     for lines, where in loads.items():
-        print(textwrap.fill(f"Other engines: {'; '.join(where)}", 80, subsequent_indent="  "))
+        told = printable(f"Other engines: {'; '.join(where)}")
+        print(textwrap.fill(told, 80, subsequent_indent="  "))
         for line in lines:
             if not line.text:
                 print(_wrapped(f"{line.engine}: not possible, {line.notes[0]}"))
             else:
                 print(f"  {line.engine}")
-                print(_command(line.text))
+                print(_command(printable(line.text)))
                 for note in line.notes:
                     print(_wrapped(f"({note})", "    "))
         print()
@@ -147,5 +148,5 @@ def _command(text: str) -> str:
 
 def _wrapped(text: str, indent: str = "  ") -> str:
     return textwrap.fill(
-        text, 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
+        printable(text), 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
     )

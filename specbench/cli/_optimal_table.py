@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from specbench.analysis.names import gamma_label, short_names
+from specbench.analysis.names import gamma_label, printable, short_names
 from specbench.cli._optimal_server import print_server
 from specbench.cli._output import SYNTHETIC_NOTE, beside_label, number, print_table, with_interval
 
@@ -49,7 +49,7 @@ def print_answer(answer: Answer) -> None:
 def wrapped(text: str, indent: str = "  ") -> str:
     """A sentence at 80 columns."""
     return textwrap.fill(
-        text, 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
+        printable(text), 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
     )
 
 
@@ -83,7 +83,7 @@ def _print_options(answer: Answer) -> None:
     if settings:
         print("What to type after specbench run")
         for options, where in settings.items():
-            print(f"  {options}")
+            print(printable(f"  {options}"))
             print(wrapped("; ".join(where), indent="    "))
         print()
 

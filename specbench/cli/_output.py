@@ -17,6 +17,7 @@ from specbench.analysis.formats import number as number
 from specbench.analysis.formats import percent as percent
 from specbench.analysis.formats import with_interval as with_interval
 from specbench.analysis.names import broken
+from specbench.analysis.names import printable as printable
 from specbench.errors import SpecbenchError
 
 _WIDEST = 400
@@ -47,7 +48,8 @@ FORMAT_METAVAR = "table|json|csv"
 
 def print_json(document: Mapping[str, Any]) -> None:
     """One JSON document; a value that is not there is null, never NaN."""
-    print(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    print("\n".join(map(printable, text.split("\n"))))
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -58,13 +60,16 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """
     writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(
+        {key: printable(value) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    )
 
 
 def print_notes(notes: Iterable[str]) -> None:
     """Notes about the measurement, one line each, on stderr."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(printable(f"note: {note}"), file=sys.stderr)
 
 
 def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
@@ -78,7 +83,7 @@ def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[
     empty = [""] * len(rows[0])
     return [
         [name, *(row or empty)]
-        for name, row in itertools.zip_longest(broken(label, width), rows, fillvalue="")
+        for name, row in itertools.zip_longest(broken(printable(label), width), rows, fillvalue="")
     ]
 
 
@@ -104,11 +109,11 @@ def print_table(
     for index, heading in enumerate(headings):
         is_text = index < texts or (last_is_text and index == len(headings) - 1)
         justify: Literal["left", "right"] = "left" if is_text else "right"
-        table.add_column(heading, justify=justify, no_wrap=True)
+        table.add_column(printable(heading), justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     # Never narrower than the table: rich would shorten numbers to fit.
     console = Console(highlight=False, markup=False, width=_WIDEST)
-    console.print(title, style="bold")
+    console.print(printable(title), style="bold")
     console.print(table)
     console.print()

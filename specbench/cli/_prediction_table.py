@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.gap import gap_verdict
+from specbench.analysis.names import printable
 from specbench.cli._output import beside_label, number, percent, print_table, with_interval
 
 if TYPE_CHECKING:
@@ -101,14 +102,14 @@ def _place(group: GroupFit, index: int) -> list[str]:
 
 
 def _print_verdicts(task: str, groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
-    print(f"{task}: averaged over γ the closed form is")
+    print(printable(f"{task}: averaged over γ the closed form is"))
     for group in groups:
         gaps = [point.gap for point in group.points if point.gap is not None]
         if gaps:
             setting = group.key.setting
             where = f"T = {setting.temperature:g}, B = {setting.batch_size}"
             said = f"{names[group.key.drafter]}, {where}: {gap_verdict(gaps)}"
-            print(textwrap.fill(said, 80, initial_indent="  ", subsequent_indent="    "))
+            print(textwrap.fill(printable(said), 80, initial_indent="  ", subsequent_indent="    "))
     print()
 
 

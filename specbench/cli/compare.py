@@ -22,6 +22,7 @@ from specbench.cli._output import (
     print_json,
     print_notes,
     print_table,
+    printable,
 )
 from specbench.errors import SpecbenchError
 
@@ -75,9 +76,9 @@ def compare(
     slower = comparison.below(limit)
     if slower:
         named = "; ".join(f"{cell.name}: {_gate(cell.gate)}" for cell in slower)
-        print(f"slower than {limit:g} of {comparison.a}: {named}", file=sys.stderr)
+        print(printable(f"slower than {limit:g} of {comparison.a}: {named}"), file=sys.stderr)
     if comparison.not_judged:
-        print(f"cannot be judged: {'; '.join(comparison.not_judged)}", file=sys.stderr)
+        print(printable(f"cannot be judged: {'; '.join(comparison.not_judged)}"), file=sys.stderr)
     if slower or comparison.not_judged:
         raise typer.Exit(1)
 
@@ -108,7 +109,7 @@ def _print_tables(comparison: Comparison) -> None:
             if cell.name.task == task:
                 lines += beside_label(cell.name.drafter, [_line(cell)], _LABEL_WIDTH)
         print_table(task, _HEADINGS, lines)
-    print(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding")
+    print(printable(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding"))
     print("speedup, α and τ are ratios B / A too; their intervals are in JSON and CSV")
 
 

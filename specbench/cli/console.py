@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from specbench.analysis.names import counted, cut_in_middle, with_gamma
+from specbench.analysis.names import counted, cut_in_middle, printable, with_gamma
 from specbench.cli._plan_text import block_title, duration
 from specbench.weights.progress import Progress as StepProgress
 from specbench.weights.progress import TerminalProgress
@@ -107,7 +107,7 @@ class LineReporter:
         return f", about {duration(left)} left" if left else ""
 
     def _write(self, text: str) -> None:
-        print(" ".join(text.split()), file=self._stream, flush=True)
+        print(printable(" ".join(text.split())), file=self._stream, flush=True)
 
 
 class BarReporter(LineReporter):
@@ -170,7 +170,7 @@ class BarReporter(LineReporter):
             self._progress = None
 
     def _write(self, text: str) -> None:
-        self._console.print(" ".join(text.split()), markup=False)
+        self._console.print(printable(" ".join(text.split())), markup=False)
 
 
 def _console(stream: TextIO) -> Console:

@@ -31,6 +31,7 @@ from typing import Annotated, Any
 
 import typer
 
+from specbench.analysis.names import printable
 from specbench.errors import SpecbenchError
 
 COMMAND_ORDER = (
@@ -157,7 +158,7 @@ def _invoke(words: list[str]) -> int:
 
 
 def _fail(text: str) -> int:
-    print(f"error: {text}", file=sys.stderr)
+    print(printable(f"error: {text}"), file=sys.stderr)
     return 2
 
 

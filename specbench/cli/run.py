@@ -153,13 +153,14 @@ _NOT_SWEEP_OPTIONS = {"config", "dry_run"}
 
 def _print_plan(sweep: SweepConfig) -> None:
     """Print the cells and, for a target that is on this machine, how long they may take."""
+    from specbench.analysis.names import printable
     from specbench.cli._plan_text import estimate_lines, plan_lines
     from specbench.measure.bandwidth import copy_bandwidth
     from specbench.measure.device import resolve, set_threads
     from specbench.sweep.grid import plan
 
     cells = plan(sweep)
-    print("\n".join(plan_lines(cells, sweep)))
+    print("\n".join(map(printable, plan_lines(cells, sweep))))
     weight_bytes = _weight_bytes_here(sweep.target)
     if weight_bytes is None:
         print("no estimate of the time: the target is not on this machine yet")
@@ -182,6 +183,7 @@ def _weight_bytes_here(target: str | None) -> int | None:
 
 
 def _measure(sweep: SweepConfig) -> None:
+    from specbench.analysis.names import printable
     from specbench.cli._result_table import next_commands, result_lines
     from specbench.cli.console import reporter_for_terminal
     from specbench.records.store import load_run
@@ -189,4 +191,5 @@ def _measure(sweep: SweepConfig) -> None:
 
     with reporter_for_terminal() as report:
         folder = run_sweep(sweep, report)
-    print("\n".join([*result_lines(load_run(folder).cells), "", *next_commands(folder)]))
+    lines = [*result_lines(load_run(folder).cells), "", *next_commands(folder)]
+    print("\n".join(map(printable, lines)))
