@@ -17,6 +17,12 @@ Intervals resample clusters, all gammas of a cluster together, and with them the
 BCa bootstrap from 24 clusters, below a jackknife with Student's t (Efron & Tibshirani 1993, An
 Introduction to the Bootstrap, ch. 11).
 
+Cells that are measured one after the other differ, which resampling clusters can't show. Each
+gamma's log time, and that of each baseline, has a deviation of its own, whose variance is told by
+how far gammas lie off the lines and baselines from each other, beyond what rounds do by chance
+(:func:`specbench.theory.round_lines.between_cells`). It moves the costs through the lines and
+through T1, linearly, and widens their intervals, with the degrees of freedom of Welch 1947.
+
 Where only the total time of a round is known, only the sums are: d0 + v0 + o and c + w.
 """
 
@@ -33,13 +39,21 @@ from specbench.theory import quantiles
 from specbench.theory.bootstrap import bca_ends, resample_weights
 from specbench.theory.clusters import Numbers
 from specbench.theory.intervals import BOOTSTRAP_FROM
-from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes, scatter_of
+from specbench.theory.round_lines import (
+    RoundLines,
+    RoundTimes,
+    Scatter,
+    StepTimes,
+    between_cells,
+    scatter_of,
+)
 
 MIN_GAMMAS = 3
 """Two gammas always lie on a line."""
 
 # d0, c, v0, w, o, and what a round costs before its first token and for each one
 _PARTS = np.column_stack([np.eye(5), [1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]).astype(np.float64)
+_LAST_TWO = np.eye(7)[-2:]
 
 
 class Estimate(NamedTuple):
@@ -47,6 +61,34 @@ class Estimate(NamedTuple):
 
     value: float
     ci: tuple[float, float] | None
+
+
+class CellPart(NamedTuple):
+    """Variance for what differs between cells, and half the variance of that variance."""
+
+    variance: float
+    welch: float
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """How far costs are off for what differs between cells.
+
+    Attributes:
+        pulls: [cells, 7] how far a deviation of a cell's log time moves each of the costs.
+        variance: of such a deviation.
+        scatter: what it was told from, the chance of rounds in it.
+    """
+
+    pulls: Numbers
+    variance: float
+    scatter: Scatter
+
+    def of(self, costs: Numbers) -> CellPart:
+        """Variance of a sum of costs, each taken so many times: [7]."""
+        squares = float(((self.pulls @ costs) ** 2).sum())
+        told = (squares * self.scatter.variance) ** 2 / self.scatter.freedom
+        return CellPart(squares * self.variance, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +105,10 @@ class CostFit:
         scatter: standard deviation of a gamma's log round time about the line, and of baselines of
             each other: what differs between cells measured one after the other. None where nothing
             tells it.
-        freedom: degrees of freedom of the intervals, clusters - 1; 0 where there are none.
-        covariance: [2, 2] of fixed and per_token; None where there is no interval.
+        freedom: degrees of freedom of the intervals by clusters, clusters - 1; 0 where there are
+            none.
+        covariance: [2, 2] of fixed and per_token by clusters; None where there is no interval.
+        cells: what differs between cells adds to it; None where nothing tells it.
     """
 
     d0: Estimate | None
@@ -78,6 +122,7 @@ class CostFit:
     scatter: float | None
     freedom: int
     covariance: Numbers | None
+    cells: Cells | None = None
 
     def draft(self, gamma: float) -> float | None:
         """d0 + c gamma; None where only totals are known."""
@@ -95,8 +140,9 @@ class CostFit:
         if self.covariance is None:
             return Estimate(value, None)
         at = np.array([1.0, gamma])
-        reach = float(quantiles.student_t(0.975, self.freedom))
-        reach *= math.sqrt(max(float(at @ self.covariance @ at), 0.0))
+        variance = max(float(at @ self.covariance @ at), 0.0)
+        part = None if self.cells is None else self.cells.of(at @ _LAST_TWO)
+        reach = _reach(variance, self.freedom, part)
         return Estimate(value, (value - reach, value + reach))
 
 
@@ -132,8 +178,9 @@ def fit_costs(
             return np.asarray(lines.at(weights[..., own]) @ _PARTS / unit[..., None])
 
     freedom = names.size - 1 if intervals else 0
+    cells = _cells_of(lines, plain, plain_cells)
     (d0, c, v0, v_slope, o, fixed, per_token), covariance = _resampled(
-        costs, names.size, freedom, seed
+        costs, names.size, freedom, seed, cells
     )
     idle, scatter = lines.idle(np.ones(own.size)), scatter_of(lines.misfit, plain_cells)
     return CostFit(
@@ -148,7 +195,21 @@ def fit_costs(
         scatter=math.sqrt(scatter.variance) if scatter else None,
         freedom=freedom,
         covariance=covariance,
+        cells=cells,
     )
+
+
+def _cells_of(lines: RoundLines, plain: StepTimes, plain_cells: Numbers | None) -> Cells | None:
+    """What differs between cells: each gamma moves its points of the lines, the baselines T1."""
+    told = between_cells(lines, plain_cells)
+    if told is None:
+        return None
+    baselines = 1 if plain_cells is None or not plain_cells.size else plain_cells.size
+    weights = np.ones(lines.names.size)
+    steps = float(np.divide(*(weights @ lines.step_sums))) / plain.step_s  # in units of T1
+    costs = lines.at(weights) / plain.step_s
+    pulls = np.vstack([lines.cell_pulls().T * steps, np.tile(-costs / baselines, (baselines, 1))])
+    return Cells(pulls @ _PARTS, told[1], told[0])
 
 
 def fit_totals(round_times: Mapping[int, float]) -> CostFit | None:
@@ -198,7 +259,11 @@ def fit_totals(round_times: Mapping[int, float]) -> CostFit | None:
 
 
 def _resampled(
-    statistic: Callable[[Numbers], Numbers], count: int, freedom: int, seed: int
+    statistic: Callable[[Numbers], Numbers],
+    count: int,
+    freedom: int,
+    seed: int,
+    cells: Cells | None = None,
 ) -> tuple[list[Estimate], Numbers | None]:
     """Estimates with intervals, and the covariance [2, 2] of the last two.
 
@@ -206,6 +271,7 @@ def _resampled(
         statistic: weights of the clusters [..., clusters] -> costs [..., k].
         count: of clusters.
         freedom: degrees of freedom of Student's t; below 1 there is no interval.
+        cells: what differs between cells, which widens both sides of an interval alike.
     """
     values, left_out = statistic(np.ones(count)), statistic(1.0 - np.eye(count))
     if freedom < 1 or not np.isfinite(left_out).all():
@@ -218,12 +284,25 @@ def _resampled(
         resampled = resampled[np.isfinite(resampled).all(axis=1)]
     found = []
     for place, value in enumerate(values.tolist()):
-        error = math.sqrt(float(covariance[place, place]))
-        ends = None
-        if error > 1e-12 * max(abs(value), 1e-12):  # a drafter may take no time at all
-            reach = float(quantiles.student_t(0.975, freedom)) * error
+        variance = float(covariance[place, place])
+        part = None if cells is None else cells.of(np.eye(len(values))[place])
+        reach, ends = _reach(variance, freedom, part), None
+        if reach > 1e-12 * max(abs(value), 1e-12):  # a drafter may take no time at all
             ends = (value - reach, value + reach)
-            if resampled is not None:
-                ends = bca_ends(resampled[:, place], value, influence[:, place], 0.95)
+            own = _reach(variance, freedom, None)
+            if resampled is not None and own > 1e-12 * max(abs(value), 1e-12):
+                low, high = bca_ends(resampled[:, place], value, influence[:, place], 0.95)
+                ends = (value + (low - value) * reach / own, value + (high - value) * reach / own)
         found.append(Estimate(value, ends))
     return found, covariance[-2:, -2:]
+
+
+def _reach(variance: float, freedom: int, cells: CellPart | None) -> float:
+    """Half the width of Student's interval: clusters and cells together, by Welch 1947."""
+    total, welch = variance, variance**2 / freedom
+    if cells is not None:
+        total, welch = total + cells.variance, welch + cells.welch
+    if not total > 0.0:
+        return 0.0
+    degrees = total**2 / welch if cells is not None and cells.variance > 0.0 else float(freedom)
+    return float(quantiles.student_t(0.975, degrees)) * math.sqrt(total)

@@ -105,10 +105,9 @@ class RoundLines:
         draft, verify, other: the lines, relative to each cluster's own step; other is a constant.
         step_sums: [clusters, 2] rounds times that step, and rounds: their ratio makes it seconds.
         idle_sums: [clusters, 2] seconds and number of rounds that drafted nothing.
-        size: [gammas] rounds that drafted something, times their steps; gammas without any are not
-            here.
-        length: [gammas] tokens that these drafted on average.
-        time: [gammas] what they took on average, relative to their steps.
+        sums: [5, clusters, gammas] rounds that drafted something and tokens that they drafted, each
+            times the cluster's step; seconds of drafting, verifying, the rest. Gammas without any
+            are not here.
     """
 
     names: NDArray[np.str_]
@@ -117,9 +116,7 @@ class RoundLines:
     other: Line
     step_sums: Numbers
     idle_sums: Numbers
-    size: Numbers
-    length: Numbers
-    time: Numbers
+    sums: Numbers
 
     @classmethod
     def of(cls, times: Mapping[int, RoundTimes], plain: StepTimes | None = None) -> Self | None:
@@ -147,7 +144,7 @@ class RoundLines:
             tables[1:], size, out=np.zeros_like(tables[1:]), where=size > 0.0
         )
         total = tables.sum(axis=1)
-        mean_length, mean_time = total[1] / total[0], total[2:].sum(axis=0) / total[0]
+        mean_length = total[1] / total[0]
         if np.ptp(mean_length) <= 1e-6 * mean_length.max():
             return None
         rounds, idle_sums = np.zeros(names.size), np.zeros((names.size, 2))
@@ -162,10 +159,28 @@ class RoundLines:
             robust_line(length, other, size, sloped=False),
             np.column_stack([rounds * step_s, rounds]),
             idle_sums,
-            total[0],
-            mean_length,
-            mean_time,
+            tables,
         )
+
+    @property
+    def size(self) -> Numbers:
+        """[gammas] rounds that drafted something, times their steps."""
+        return np.asarray(self.sums[0].sum(axis=0))
+
+    @property
+    def length(self) -> Numbers:
+        """[gammas] tokens that these drafted on average."""
+        return np.asarray(self.sums[1].sum(axis=0) / self.size)
+
+    @property
+    def parts(self) -> Numbers:
+        """[3, gammas] what they took on average to draft, verify and for the rest, in steps."""
+        return np.asarray(self.sums[2:].sum(axis=1) / self.size)
+
+    @property
+    def time(self) -> Numbers:
+        """[gammas] what they took on average, relative to their steps."""
+        return np.asarray(self.parts.sum(axis=0))
 
     def at(self, weights: Numbers) -> Numbers:
         """Weights of the clusters [..., clusters] -> [..., 5]: d0, c, v0, v's slope, o, seconds."""
@@ -185,9 +200,28 @@ class RoundLines:
     @property
     def misfit(self) -> Numbers:
         """[gammas] log of measured time over the line."""
-        d0, c, v0, slope, o = self._relative(np.ones(self.names.size))
+        return self.misfits(np.ones(self.names.size))
+
+    def misfits(self, weights: Numbers) -> Numbers:
+        """The same had the clusters these weights: [..., clusters] -> [..., gammas]."""
+        d0, c, v0, slope, o = np.moveaxis(self._relative(weights)[..., None], -2, 0)
+        size, drafted = (weights @ part for part in self.sums[:2])
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.log(self.time / (d0 + v0 + o + (c + slope) * self.length)))
+            time = weights @ self.sums[2:].sum(axis=0) / size
+            return np.asarray(np.log(time / (d0 + v0 + o + (c + slope) * drafted / size)))
+
+    def cell_pulls(self) -> Numbers:
+        """[5, gammas] how far a deviation of a gamma's log time moves d0, c, v0, v's slope and o.
+
+        Relative to the steps; the line is least squares, and a cell slows all parts alike.
+        """
+        share, off = self.size / self.size.sum(), self.length - self._middle
+        slope = share * off / float(share @ off**2)
+        intercept = share - self._middle * slope
+        draft, verify, other = self.parts
+        return np.stack(
+            [intercept * draft, slope * draft, intercept * verify, slope * verify, share * other]
+        )
 
     def leverage(self, length: float) -> float:
         """Variance of the log of the line at a length, if each gamma's log time has variance 1."""
@@ -224,3 +258,24 @@ def scatter_of(misfit: Numbers, plain_cells: Numbers | None) -> Scatter | None:
         return None
     squares = float((misfit**2).sum() + ((plain - plain.mean()) ** 2).sum())
     return Scatter(squares / freedom, freedom)
+
+
+def between_cells(lines: RoundLines, plain_cells: Numbers | None) -> tuple[Scatter, float] | None:
+    """:func:`scatter_of` lines, and how much of its variance is left without rounds' own chance.
+
+    What gammas lie off their lines by chance of their rounds is the jackknife's over clusters
+    (Efron & Tibshirani 1993, ch. 11), spread over the degrees of freedom as the misfit is.
+
+    Returns:
+        the scatter, and the variance of the log time of a cell by what differs between cells alone,
+        at least 0; None where nothing tells it.
+    """
+    scatter = scatter_of(lines.misfit, plain_cells)
+    if scatter is None:
+        return None
+    count = lines.names.size
+    left_out = lines.misfits(1.0 - np.eye(count))
+    chance = float(((left_out - left_out.mean(axis=0)) ** 2).sum()) * (count - 1) / count
+    if not np.isfinite(chance):  # a single cluster, or one without which there is no line
+        return scatter, scatter.variance
+    return scatter, max(scatter.variance - chance / scatter.freedom, 0.0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,37 @@ def test_intervals_cover(clusters: int) -> None:
         counted["round_time"] += low <= WORLD.round_time(5) <= high
     for name, hits in counted.items():
         assert 0.90 <= hits / runs <= 0.99, (name, hits / runs)
+
+
+@pytest.mark.parametrize("cell", [0.0, 0.02])
+@pytest.mark.parametrize("clusters", [8, 24])
+def test_intervals_cover_where_cells_differ(clusters: int, cell: float) -> None:
+    world, generator, runs = World(cell=cell), np.random.default_rng(5), 100
+    truth = {**TRUE, "fixed": 1.06, "per_token": 0.13}
+    inside = []
+    for sample in independent_rounds(iid(0.7), runs, clusters, 20, GAMMAS, seed=1):
+        evidence, _ = world.evidence(sample, generator)
+        found = fit_costs(evidence.times, evidence.plain, evidence.plain_cells)
+        assert found is not None
+        ends = [getattr(found, name).ci for name in truth] + [found.round_time(5).ci]
+        values = [*truth.values(), WORLD.round_time(5)]
+        inside.append([low <= at <= high for (low, high), at in zip(ends, values, strict=True)])
+    shares = np.mean(inside, axis=0)
+    assert (shares >= 0.90).all(), shares  # 0.30 to 0.60 by clusters alone at 2%
+    assert shares.mean() <= 0.985, shares
+
+
+def test_a_slow_cell_moves_the_costs_by_its_pulls() -> None:
+    (sample,) = independent_rounds(iid(0.7), 1, 24, 20, GAMMAS, seed=1)
+    evidence, _ = WORLD.evidence(sample, np.random.default_rng(0))
+    lines = RoundLines.of(evidence.times, evidence.plain)
+    assert lines is not None
+    part = evidence.times[6]
+    seconds = {name: 1.001 * getattr(part, name) for name in ("draft_s", "verify_s", "other_s")}
+    slow = RoundLines.of({**evidence.times, 6: replace(part, **seconds)}, evidence.plain)
+    assert slow is not None
+    moved = (slow.at(np.ones(24)) - lines.at(np.ones(24))) / evidence.plain.step_s
+    assert moved == pytest.approx(0.001 * lines.cell_pulls()[:, 4], rel=0.1, abs=2e-5)
 
 
 def test_few_clusters_may_be_refused_an_interval() -> None:
