@@ -2,10 +2,17 @@
 
 T1 is the baseline's whole decode time per step. Times are over the steps that speed is counted over
 (:func:`specbench.records.steps.counted_steps`), so that they add up to the measured speedup.
+
+Intervals hold the sampling error of conversations, or of time blocks, and what differs between
+cells measured one after the other where something tells it (three gammas on lines, or two
+baselines): the log time of each gamma, and of each baseline, has a deviation of its own, which
+moves c by the gamma's share of the drafting and T1 by one over the number of baselines. Both
+together go by Student's t with the degrees of freedom of Welch 1947.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -14,8 +21,10 @@ import numpy as np
 from specbench.analysis.model import RoundShape
 from specbench.analysis.pooling import Raw
 from specbench.records.steps import Numbers, Steps, counted_steps, integers, numbers, values
+from specbench.theory import quantiles
 from specbench.theory.clusters import cluster_sums, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, two_sample_ratio
+from specbench.theory.round_lines import Scatter
 
 _PARTS = ("draft_s", "verify_s", "other_s")
 
@@ -27,10 +36,18 @@ class Costs:
         raw: gamma -> rounds and requests of that gamma's cells.
         baselines: rounds and requests of each baseline; may be empty, then nothing is known.
         batch_size: of all of them.
+        cells: what differs between cells; None where nothing tells it.
     """
 
-    def __init__(self, raw: dict[int, Raw], baselines: Sequence[Raw], batch_size: int) -> None:
+    def __init__(
+        self,
+        raw: dict[int, Raw],
+        baselines: Sequence[Raw],
+        batch_size: int,
+        cells: Scatter | None = None,
+    ) -> None:
         self._raw, self._baselines, self._batch_size = raw, baselines, batch_size
+        self._cells = cells
         self._steps = {
             gamma: counted_steps(rounds, batch_size) for gamma, (rounds, _) in raw.items()
         }
@@ -49,9 +66,10 @@ class Costs:
         drafted = sum(float(steps.drafted.sum()) for steps in drafting)
         if self.step_s is None or not drafted:
             return None, None
-        c = sum(float(steps.draft_s.sum()) for steps in drafting) / drafted / self.step_s
+        seconds = np.array([float(steps.draft_s.sum()) for steps in drafting])
+        c = float(seconds.sum()) / drafted / self.step_s
         interval = self._blocked(drafting) if self._batch_size > 1 else self._paired()
-        return c, interval.ends if interval else None
+        return c, self._widened(interval, seconds)
 
     def overhead(self) -> float | None:
         """Mean remaining time of a round over all gammas."""
@@ -92,7 +110,26 @@ class Costs:
             shared = sorted(own.keys() & plain.keys())
             columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
             interval = paired_ratio_of_ratios(*columns.T)
-        return interval.ends if interval else None
+        return self._widened(interval, np.ones(1))
+
+    def _widened(self, interval: Interval | None, seconds: Numbers) -> tuple[float, float] | None:
+        """An interval of a ratio to T1, with what differs between cells.
+
+        Args:
+            seconds: [gammas] that the ratio adds up.
+        """
+        if interval is None or self._cells is None or not interval.low > 0.0:
+            return interval.ends if interval else None
+        shares = seconds / seconds.sum()
+        cells = float(shares @ shares) + 1.0 / len(self._plain)
+        low, high = (math.log(end / interval.estimate) for end in interval.ends)
+        own_freedom = max(interval.clusters - 1, 1)
+        own_t = float(quantiles.student_t(0.975, own_freedom))
+        own = ((high - low) / 2.0 / own_t) ** 2
+        reach = self._cells.reach(own, own_freedom, cells)
+        stretch = reach / (own_t * math.sqrt(own)) if own > 1e-24 else 0.0
+        low, high = (stretch * low, stretch * high) if stretch else (-reach, reach)
+        return interval.estimate * math.exp(low), interval.estimate * math.exp(high)
 
     @cached_property
     def _plain_sums(self) -> dict[str, Numbers]:

@@ -47,6 +47,7 @@ from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
 from specbench.theory.cost_model import CostFit, fit_costs
 from specbench.theory.intervals import ratio_interval
+from specbench.theory.round_lines import RoundLines, Scatter, between_cells
 
 _UNUSED = ("prompt_id", "overlap", "path")
 """Columns of rounds that no fit looks at: texts and lists, which are slow to read."""
@@ -222,7 +223,8 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
     hits, trials = counts_by_conversation(list(raw.values()))
     alpha, interval = estimators.alpha(hits, trials), ratio_interval(hits, trials)
     batch_size = group.key.setting.batch_size
-    costs = Costs(raw, baselines, batch_size)
+    evidence, chain = evidence_of(raw, baselines, batch_size), group.draft_form == "chain"
+    costs = Costs(raw, baselines, batch_size, _cell_scatter(evidence, chain))
     c, c_ci = costs.drafter_step()
     summaries = {
         gamma: summarize(cells[0], *raw[gamma], baselines=baselines)
@@ -242,10 +244,9 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         told |= dict.fromkeys(summaries[gamma]["warnings"])
         if points[-1].lossless == DIVERGED:
             told[f"{DIVERGED} at γ = {gamma}"] = None
-    evidence = evidence_of(raw, baselines, batch_size)
     round_costs: CostFit | None = None
     prediction: Prediction | None = None
-    if evidence is not None and group.draft_form == "chain":
+    if evidence is not None and chain:
         round_costs = fit_costs(
             evidence.times, evidence.plain, evidence.plain_cells, evidence.enough
         )
@@ -271,6 +272,14 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         waits=waits_of(list(raw.values()), baselines),
         memory=memory_of(group, baselines),
     )
+
+
+def _cell_scatter(evidence: Evidence | None, chain: bool) -> Scatter | None:
+    """What differs between cells: baselines, and the gammas of chains from their lines."""
+    if evidence is None:
+        return None
+    lines = RoundLines.of(evidence.times, evidence.plain) if chain else None
+    return between_cells(lines, evidence.plain_cells)
 
 
 def _fit_imported(group: Group) -> GroupFit:

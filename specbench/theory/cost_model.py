@@ -63,32 +63,26 @@ class Estimate(NamedTuple):
     ci: tuple[float, float] | None
 
 
-class CellPart(NamedTuple):
-    """Variance for what differs between cells, and half the variance of that variance."""
-
-    variance: float
-    welch: float
-
-
 @dataclass(frozen=True, eq=False)
 class Cells:
     """How far costs are off for what differs between cells.
 
     Attributes:
         pulls: [cells, 7] how far a deviation of a cell's log time moves each of the costs.
-        variance: of such a deviation.
-        scatter: what it was told from, the chance of rounds in it.
+        scatter: how large such deviations are.
     """
 
     pulls: Numbers
-    variance: float
     scatter: Scatter
 
-    def of(self, costs: Numbers) -> CellPart:
-        """Variance of a sum of costs, each taken so many times: [7]."""
-        squares = float(((self.pulls @ costs) ** 2).sum())
-        told = (squares * self.scatter.variance) ** 2 / self.scatter.freedom
-        return CellPart(squares * self.variance, told)
+    def reach(self, own: float, freedom: int, costs: Numbers) -> float:
+        """Half the width of the interval of a sum of costs, each taken so many times: [7].
+
+        Args:
+            own: its variance by clusters.
+            freedom: of that.
+        """
+        return self.scatter.reach(own, freedom, float(((self.pulls @ costs) ** 2).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +135,9 @@ class CostFit:
             return Estimate(value, None)
         at = np.array([1.0, gamma])
         variance = max(float(at @ self.covariance @ at), 0.0)
-        part = None if self.cells is None else self.cells.of(at @ _LAST_TWO)
-        reach = _reach(variance, self.freedom, part)
+        reach = _reach(variance, self.freedom)
+        if self.cells is not None:
+            reach = self.cells.reach(variance, self.freedom, at @ _LAST_TWO)
         return Estimate(value, (value - reach, value + reach))
 
 
@@ -209,7 +204,7 @@ def _cells_of(lines: RoundLines, plain: StepTimes, plain_cells: Numbers | None) 
     steps = float(np.divide(*(weights @ lines.step_sums))) / plain.step_s  # in units of T1
     costs = lines.at(weights) / plain.step_s
     pulls = np.vstack([lines.cell_pulls().T * steps, np.tile(-costs / baselines, (baselines, 1))])
-    return Cells(pulls @ _PARTS, told[1], told[0])
+    return Cells(pulls @ _PARTS, told)
 
 
 def fit_totals(round_times: Mapping[int, float]) -> CostFit | None:
@@ -285,24 +280,18 @@ def _resampled(
     found = []
     for place, value in enumerate(values.tolist()):
         variance = float(covariance[place, place])
-        part = None if cells is None else cells.of(np.eye(len(values))[place])
-        reach, ends = _reach(variance, freedom, part), None
-        if reach > 1e-12 * max(abs(value), 1e-12):  # a drafter may take no time at all
+        own = reach = _reach(variance, freedom)
+        if cells is not None:
+            reach = cells.reach(variance, freedom, np.eye(len(values))[place])
+        least, ends = 1e-12 * max(abs(value), 1e-12), None
+        if reach > least:  # a drafter may take no time at all
             ends = (value - reach, value + reach)
-            own = _reach(variance, freedom, None)
-            if resampled is not None and own > 1e-12 * max(abs(value), 1e-12):
+            if resampled is not None and own > least:
                 low, high = bca_ends(resampled[:, place], value, influence[:, place], 0.95)
                 ends = (value + (low - value) * reach / own, value + (high - value) * reach / own)
         found.append(Estimate(value, ends))
     return found, covariance[-2:, -2:]
 
 
-def _reach(variance: float, freedom: int, cells: CellPart | None) -> float:
-    """Half the width of Student's interval: clusters and cells together, by Welch 1947."""
-    total, welch = variance, variance**2 / freedom
-    if cells is not None:
-        total, welch = total + cells.variance, welch + cells.welch
-    if not total > 0.0:
-        return 0.0
-    degrees = total**2 / welch if cells is not None and cells.variance > 0.0 else float(freedom)
-    return float(quantiles.student_t(0.975, degrees)) * math.sqrt(total)
+def _reach(variance: float, freedom: int) -> float:
+    return float(quantiles.student_t(0.975, freedom)) * math.sqrt(variance)

@@ -16,6 +16,7 @@ resampling needs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -23,6 +24,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 from specbench.theory.robust_line import Line, robust_line
 
@@ -94,6 +96,21 @@ class Scatter(NamedTuple):
 
     variance: float
     freedom: int
+
+    def reach(self, own: float, freedom: float, cells: float) -> float:
+        """Half the width of a 95% interval of Student's t: Welch 1947.
+
+        Args:
+            own: variance by clusters.
+            freedom: its degrees of freedom.
+            cells: how often the variance of a cell adds to it.
+        """
+        added = cells * self.variance
+        total, degrees = own + added, float(freedom)
+        if added > 0.0:
+            told = added**2 / self.freedom
+            degrees = total**2 / (own**2 / freedom + told)
+        return float(quantiles.student_t(0.975, degrees)) * math.sqrt(total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,22 +277,23 @@ def scatter_of(misfit: Numbers, plain_cells: Numbers | None) -> Scatter | None:
     return Scatter(squares / freedom, freedom)
 
 
-def between_cells(lines: RoundLines, plain_cells: Numbers | None) -> tuple[Scatter, float] | None:
-    """:func:`scatter_of` lines, and how much of its variance is left without rounds' own chance.
+def between_cells(lines: RoundLines | None, plain_cells: Numbers | None) -> Scatter | None:
+    """:func:`scatter_of` lines, or of baselines alone, and what is left without rounds' own chance.
 
     What gammas lie off their lines by chance of their rounds is the jackknife's over clusters
     (Efron & Tibshirani 1993, ch. 11), spread over the degrees of freedom as the misfit is.
 
     Returns:
-        the scatter, and the variance of the log time of a cell by what differs between cells alone,
-        at least 0; None where nothing tells it.
+        None where nothing tells it.
     """
-    scatter = scatter_of(lines.misfit, plain_cells)
+    scatter = scatter_of(np.zeros(2) if lines is None else lines.misfit, plain_cells)
     if scatter is None:
         return None
-    count = lines.names.size
-    left_out = lines.misfits(1.0 - np.eye(count))
-    chance = float(((left_out - left_out.mean(axis=0)) ** 2).sum()) * (count - 1) / count
+    chance = 0.0
+    if lines is not None:
+        count = lines.names.size
+        left_out = lines.misfits(1.0 - np.eye(count))
+        chance = float(((left_out - left_out.mean(axis=0)) ** 2).sum()) * (count - 1) / count
     if not np.isfinite(chance):  # a single cluster, or one without which there is no line
-        return scatter, scatter.variance
-    return scatter, max(scatter.variance - chance / scatter.freedom, 0.0)
+        chance = 0.0
+    return Scatter(max(scatter.variance - chance / scatter.freedom, 0.0), scatter.freedom)
