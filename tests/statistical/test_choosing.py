@@ -44,6 +44,25 @@ def test_the_gamma_chosen_on_the_fit_is_as_good_as_the_best(drafter: Drafter, wo
     assert raw < 0.9 * SIMULATIONS  # else there would be no need of a fit
 
 
+@pytest.mark.parametrize(
+    ("drafter", "world"),
+    [
+        (Drafter(0.85, spread=0.0, c=0.03, jump=0.3), World()),
+        (Drafter(0.8, spread=0.0, c=0.03, jump=0.15), World()),
+    ],
+)
+def test_a_verify_time_that_jumps_is_seen(drafter: Drafter, world: World) -> None:
+    truth = {gamma: drafter.speedup(gamma) for gamma in range(1, 9)}
+    good = {gamma for gamma, speedup in truth.items() if speedup >= 0.99 * max(truth.values())}
+    generator, fitted, raw = np.random.default_rng(2), 0, 0
+    for _ in range(60):
+        (group,) = world.setting("code", {"x": drafter}, GAMMAS, generator)
+        fitted += preferred(candidates([group])).gamma in good
+        raw += max(group.points, key=lambda point: point.speedup or 0.0).gamma in good
+    assert fitted >= 0.85 * 60  # on lines alone 0.2 to 0.6
+    assert fitted > raw
+
+
 def recommended(drafter: Drafter, seed: int) -> tuple[list[int], list[int]]:
     """Gammas recommended in a run of CELLS tasks, and if each went by its own interval."""
     generator, world = np.random.default_rng(seed), World()

@@ -7,7 +7,15 @@ Two clocks tell it, in seconds:
 - :class:`MeasuredClock`: each gamma's own rounds, and between measured gammas the straight line
   from one to the next. For trees and adaptive drafts, for a single gamma, and for drafters whose
   times the lines miss by more than cells differ (an F test at 5% against the differences between
-  baselines): a verify step that jumps at some width is on no line.
+  baselines).
+
+A verify step that jumps at some width, where a kernel needs another tile, is on no line. Two
+baselines alone hardly tell how much cells differ, but the gammas themselves do: where a line with a
+step between two neighbouring gammas, of two or more on either side, fits far better than one
+without (the largest F of all places for it, at 5% divided by their number), the measured clock's
+times are smoothed by that line with its step (:class:`Step`); gammas between the two are unknown,
+since nothing tells where the step is. The test needs no baselines, and
+rejects no more often where cells differ more.
 """
 
 from __future__ import annotations
@@ -27,6 +35,8 @@ from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines, RoundTimes, Scatter
 
 _SIGNIFICANT = 0.05
+_SIDE = 2  # gammas on either side of a step: a single one could just be off
+_ROUNDINGS = 1e-12  # squares of relative deviations that are none
 
 
 class Clock(Protocol):
@@ -68,9 +78,11 @@ class MeasuredClock:
 
     Attributes:
         sums: measured gamma -> its times.
+        step: that these are smoothed by; None leaves them as they are.
     """
 
     sums: Mapping[int, _Sums]
+    step: Step | None = None
 
     def seconds(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
         """Mean of a gamma's rounds, or between its two measured neighbours."""
@@ -78,11 +90,69 @@ class MeasuredClock:
             gamma: _ratio(weights @ part.seconds, weights @ part.lengths.sum(axis=1))
             for gamma, part in self.sums.items()
         }
-        return np.stack([_shared(gamma, own) for gamma in gammas], axis=-1)
+        if self.step is not None:
+            smooth = np.stack(list(own.values()), axis=-1) @ self.step.smoother.T
+            own = dict(zip(own, np.moveaxis(smooth, -1, 0), strict=True))
+        found = np.stack([_shared(gamma, own) for gamma in gammas], axis=-1)
+        return np.where([self._in_step(gamma) for gamma in gammas], np.nan, found)
+
+    def _in_step(self, gamma: int) -> bool:
+        """Whether a gamma lies between those next to the step: it may be on either side."""
+        if self.step is None:
+            return False
+        known = np.array(list(self.sums))
+        return bool(known[~self.step.above].max() < gamma < known[self.step.above].min())
 
     def pulls(self, gamma: int) -> dict[int, float]:
-        """Its own, or its neighbours' shares."""
-        return neighbours(gamma, self.sums)
+        """Its own, or its neighbours' shares; smoothed, also of those that are smoothed with it."""
+        near = neighbours(gamma, self.sums)
+        if self.step is None:
+            return near
+        weights = np.array([near.get(known, 0.0) for known in self.sums])
+        pull = weights @ self.step.smoother * self.step.time
+        return dict(zip(self.sums, (pull / pull.sum()).tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A line with a step, by least squares of relative deviations.
+
+    Attributes:
+        above: [gammas] which of them are beyond the step.
+        smoother: [gammas, gammas] measured times -> those on the line with its step.
+        time: [gammas] as measured.
+        scatter: of the gammas about it.
+    """
+
+    above: NDArray[np.bool_]
+    smoother: Numbers
+    time: Numbers
+    scatter: Scatter
+
+
+def step_in(lines: RoundLines) -> Step | None:
+    """The step in the times of gammas; None where none is shown, or below 5 gammas."""
+    length, time = lines.length, lines.time
+    places = range(_SIDE, time.size - _SIDE + 1)
+    freedom = time.size - 3
+    if freedom < _SIDE or not (np.isfinite(time) & (time > 0.0)).all():
+        return None
+
+    def fitted(*columns: Numbers) -> tuple[Numbers, float]:
+        """The smoother, and the squares of what it leaves."""
+        design = np.column_stack([np.ones_like(time), length, *columns]) / time[:, None]
+        smoother = time[:, None] * (design @ np.linalg.pinv(design)) / time
+        return smoother, float(((smoother @ time / time - 1.0) ** 2).sum())
+
+    _, straight = fitted()
+    sides = [length >= np.sort(length)[place] for place in places]
+    fits_of = [fitted(above.astype(np.float64)) for above in sides]
+    best = int(np.argmin([left for _, left in fits_of]))
+    smoother, left = fits_of[best]
+    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT / len(places), 1, freedom))
+    if straight - left <= max(limit * left / freedom, _ROUNDINGS):
+        return None
+    return Step(sides[best], smoother, time, Scatter(left / freedom, freedom))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,13 +249,15 @@ def plain_scatter(plain_cells: Iterable[Numbers]) -> Scatter | None:
     return Scatter(squares / freedom, freedom) if freedom > 0 else None
 
 
-def pooled_scatter(plain: Scatter | None, lines: Sequence[RoundLines]) -> Scatter | None:
-    """How much cells differ: baselines from each other and gammas from their lines."""
+def pooled_scatter(
+    plain: Scatter | None, lines: Sequence[RoundLines], steps: Sequence[Step] = ()
+) -> Scatter | None:
+    """How much cells differ: baselines from each other, gammas from their lines and steps."""
     misfits = [misfit for part in lines if (misfit := part.misfit).size > 2]
     freedom = sum(misfit.size - 2 for misfit in misfits)
     squares = sum(float((misfit**2).sum()) for misfit in misfits)
-    if plain is not None:
-        squares, freedom = squares + plain.variance * plain.freedom, freedom + plain.freedom
+    for part in [*([] if plain is None else [plain]), *(step.scatter for step in steps)]:
+        squares, freedom = squares + part.variance * part.freedom, freedom + part.freedom
     return Scatter(squares / freedom, freedom) if freedom > 0 else None
 
 

@@ -8,16 +8,18 @@ from specbench.analysis.evidence import Evidence
 from specbench.analysis.fit import GroupFit
 from specbench.analysis.recommending.clock import (
     Clock,
+    LineClock,
     MeasuredClock,
     fits,
     line_clock,
     plain_scatter,
     pooled_scatter,
+    step_in,
     sums_of,
 )
 from specbench.analysis.recommending.clusters import Names, clusters_of, conversations_by_task
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
-from specbench.theory.round_lines import RoundLines, Scatter
+from specbench.theory.round_lines import Scatter
 
 
 def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], Scatter | None]:
@@ -27,28 +29,36 @@ def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], Scatter | N
     # The drafters of a setting share its baselines, which count once.
     settings = {group.key.setting: evidence.plain_cells for group, evidence in known}
     plain = plain_scatter(settings.values())
-    found, straight = [], []
+    found, straight, stepped = [], [], []
     for group, evidence in known:
-        speed, lines = _speed(group, evidence, in_task[group.key.setting.task], plain)
+        speed = _speed(group, evidence, in_task[group.key.setting.task], plain)
         found.append(speed)
-        straight += [lines] if lines is not None else []
-    return found, pooled_scatter(plain, straight)
+        if isinstance(speed.clock, LineClock):
+            straight.append(speed.clock.lines)
+        elif isinstance(speed.clock, MeasuredClock) and speed.clock.step is not None:
+            stepped.append(speed.clock.step)
+    return found, pooled_scatter(plain, straight, stepped)
 
 
 def _speed(
     group: GroupFit, evidence: Evidence, in_task: Names, plain: Scatter | None
-) -> tuple[GroupSpeed, RoundLines | None]:
-    """A group's speed, and the lines that its times are on, if they are on lines."""
+) -> GroupSpeed:
+    """A group's speed."""
     key, clusters = group.key, clusters_of(group.key, evidence, in_task)
     model = group.acceptance.model if group.acceptance is not None else None
     sums = sums_of(key, evidence, clusters)
     straight = line_clock(key, evidence, clusters, sums) if model is not None else None
-    if straight is not None and not fits(straight.lines, plain):
-        straight = None
-    clock: Clock = MeasuredClock(sums) if straight is None else straight
+    clock: Clock = MeasuredClock(sums)
+    if straight is not None:
+        drafted = straight.lines.size.size == len(sums)  # gammas that never drafted are on no line
+        step = step_in(straight.lines) if drafted else None
+        if step is not None:
+            clock = MeasuredClock(sums, step)
+        elif fits(straight.lines, plain):
+            clock = straight
     measured = sorted(evidence.times)
     gammas = range(measured[0], measured[-1] + 1) if model is not None else measured
-    speed = GroupSpeed(
+    return GroupSpeed(
         key,
         tuple(gammas),
         clusters,
@@ -57,4 +67,3 @@ def _speed(
         plain_of(key, evidence, clusters),
         evidence.plain_cells.size,
     )
-    return speed, None if straight is None else straight.lines

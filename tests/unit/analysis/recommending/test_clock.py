@@ -17,6 +17,7 @@ from specbench.analysis.recommending.clock import (
     plain_scatter,
     pooled_scatter,
     shares_at,
+    step_in,
     sums_of,
 )
 from specbench.analysis.recommending.clusters import clusters_of, conversations_by_task
@@ -88,6 +89,57 @@ def test_a_jump_is_on_no_line() -> None:
     assert measured.seconds((3, 6, 8), np.ones(3)) == pytest.approx(np.array([1.0, 1.5, 2.0]))
 
 
+STEPPED = {1: 1.05, 2: 1.1, 3: 1.151, 4: 1.2, 6: 1.45, 8: 1.551}
+
+
+def stepped(costs: dict[int, float]):
+    _, measured, _ = clocks(evidence(costs))
+    lines = RoundLines.of(evidence(costs).times)
+    assert lines is not None
+    return replace(measured, step=step_in(lines))
+
+
+def test_times_with_a_step_are_smoothed_by_it() -> None:
+    clock = stepped(STEPPED)
+    assert clock.step is not None
+    assert clock.step.above.tolist() == [False] * 4 + [True] * 2
+    seconds = clock.seconds((1, 2, 3, 4, 5, 6, 7, 8), np.array([np.ones(3), [0.0, 1.0, 2.0]]))
+    assert seconds.shape == (2, 8)
+    known = [1.05, 1.1, 1.15, 1.2, 1.45, 1.5, 1.55]
+    assert np.delete(seconds, 4, axis=1) == pytest.approx(np.array([known] * 2), abs=1e-3)
+    assert np.isnan(seconds[:, 4]).all()  # the step is before 5 or behind it
+    backwards = stepped(dict(reversed(STEPPED.items())))
+    assert backwards.seconds((4, 7), np.ones(3)) == pytest.approx(seconds[0, [3, 6]])
+
+
+def test_a_cell_moves_smoothed_times_by_its_pull() -> None:
+    clock = stepped(STEPPED)
+    slower = replace(clock, sums=clocks(evidence({**STEPPED, 6: 1.45 * 1.001}))[1].sums)
+    for gamma in (1, 4, 6, 7, 8):
+        change = np.log(
+            slower.seconds((gamma,), np.ones(3)) / clock.seconds((gamma,), np.ones(3))
+        ).item()
+        assert sum(clock.pulls(gamma).values()) == pytest.approx(1.0)
+        assert change == pytest.approx(0.001 * clock.pulls(gamma)[6], rel=0.01, abs=1e-7)
+
+
+def test_no_step_is_seen_where_there_is_none() -> None:
+    generator, seen = np.random.default_rng(0), 0
+    for _ in range(400):
+        off = np.exp(0.02 * generator.normal(size=6))
+        costs = {g: (1.0 + 0.07 * g) * by for g, by in zip((1, 2, 3, 4, 6, 8), off, strict=True)}
+        lines = RoundLines.of(evidence(costs).times)
+        assert lines is not None
+        seen += step_in(lines) is not None
+    assert seen <= 0.07 * 400
+    exact = RoundLines.of(evidence({g: 1.0 + 0.07 * g for g in (1, 2, 3, 4, 6)}).times)
+    four = RoundLines.of(evidence({1: 1.0, 2: 1.1, 3: 1.7, 4: 1.8}).times)
+    assert exact is not None
+    assert four is not None
+    assert step_in(exact) is None
+    assert step_in(four) is None  # nothing left to tell how much cells differ
+
+
 def test_pulls_add_up_to_one_and_follow_the_times() -> None:
     given = evidence({1: 1.1, 2: 1.2, 4: 1.4})
     line, measured, _ = clocks(given)
@@ -117,6 +169,13 @@ def test_how_much_cells_differ_is_pooled() -> None:
     squares = plain.variance * 2 + float((line.misfit**2).sum())
     assert (pooled.variance, pooled.freedom) == (pytest.approx(squares / 3), 3)
     assert pooled_scatter(None, []) is None
+    step = stepped(STEPPED).step
+    assert step is not None
+    assert step.scatter.freedom == 3
+    both = pooled_scatter(plain, [], [step])
+    assert both is not None
+    squares = plain.variance * 2 + step.scatter.variance * 3
+    assert (both.variance, both.freedom) == (pytest.approx(squares / 5), 5)
 
 
 def test_lengths_between_gammas_and_beyond() -> None:
