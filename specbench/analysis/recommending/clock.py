@@ -9,13 +9,8 @@ Two clocks tell it, in seconds:
   times the lines miss by more than cells differ (an F test at 5% against the differences between
   baselines).
 
-A verify step that jumps at some width, where a kernel needs another tile, is on no line. Two
-baselines alone hardly tell how much cells differ, but the gammas themselves do: where a line with a
-step between two neighbouring gammas, of two or more on either side, fits far better than one
-without (the largest F of all places for it, at 5% divided by their number), the measured clock's
-times are smoothed by that line with its step (:class:`Step`); gammas between the two are unknown,
-since nothing tells where the step is. The test needs no baselines, and
-rejects no more often where cells differ more.
+Where a verify step jumps at some width (:mod:`specbench.analysis.recommending.step`), the measured
+clock's times are smoothed by a line with that step. Gammas between the two next to it are unknown.
 """
 
 from __future__ import annotations
@@ -30,13 +25,12 @@ from numpy.typing import NDArray
 from specbench.analysis.evidence import Evidence
 from specbench.analysis.pooling import GroupKey
 from specbench.analysis.recommending.clusters import Clusters, blocks, conversations
+from specbench.analysis.recommending.step import Step
 from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines, RoundTimes, Scatter
 
 _SIGNIFICANT = 0.05
-_SIDE = 2  # gammas on either side of a step: a single one could just be off
-_ROUNDINGS = 1e-12  # squares of relative deviations that are none
 
 
 class Clock(Protocol):
@@ -111,48 +105,6 @@ class MeasuredClock:
         weights = np.array([near.get(known, 0.0) for known in self.sums])
         pull = weights @ self.step.smoother * self.step.time
         return dict(zip(self.sums, (pull / pull.sum()).tolist(), strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """A line with a step, by least squares of relative deviations.
-
-    Attributes:
-        above: [gammas] which of them are beyond the step.
-        smoother: [gammas, gammas] measured times -> those on the line with its step.
-        time: [gammas] as measured.
-        scatter: of the gammas about it.
-    """
-
-    above: NDArray[np.bool_]
-    smoother: Numbers
-    time: Numbers
-    scatter: Scatter
-
-
-def step_in(lines: RoundLines) -> Step | None:
-    """The step in the times of gammas; None where none is shown, or below 5 gammas."""
-    length, time = lines.length, lines.time
-    places = range(_SIDE, time.size - _SIDE + 1)
-    freedom = time.size - 3
-    if freedom < _SIDE or not (np.isfinite(time) & (time > 0.0)).all():
-        return None
-
-    def fitted(*columns: Numbers) -> tuple[Numbers, float]:
-        """The smoother, and the squares of what it leaves."""
-        design = np.column_stack([np.ones_like(time), length, *columns]) / time[:, None]
-        smoother = time[:, None] * (design @ np.linalg.pinv(design)) / time
-        return smoother, float(((smoother @ time / time - 1.0) ** 2).sum())
-
-    _, straight = fitted()
-    sides = [length >= np.sort(length)[place] for place in places]
-    fits_of = [fitted(above.astype(np.float64)) for above in sides]
-    best = int(np.argmin([left for _, left in fits_of]))
-    smoother, left = fits_of[best]
-    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT / len(places), 1, freedom))
-    if straight - left <= max(limit * left / freedom, _ROUNDINGS):
-        return None
-    return Step(sides[best], smoother, time, Scatter(left / freedom, freedom))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,11 @@ from specbench.analysis.recommending.clock import (
     line_clock,
     plain_scatter,
     pooled_scatter,
-    step_in,
     sums_of,
 )
 from specbench.analysis.recommending.clusters import Names, clusters_of, conversations_by_task
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
+from specbench.analysis.recommending.step import step_in
 from specbench.theory.round_lines import Scatter
 
 

@@ -17,10 +17,10 @@ from specbench.analysis.recommending.clock import (
     plain_scatter,
     pooled_scatter,
     shares_at,
-    step_in,
     sums_of,
 )
 from specbench.analysis.recommending.clusters import clusters_of, conversations_by_task
+from specbench.analysis.recommending.step import step_in
 from specbench.theory.round_lines import RoundLines, RoundTimes, Scatter, StepTimes
 
 KEY = GroupKey(Setting("code", 0.0, 1, "simulated", "native", 0, 1.0), "ngram")
