@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from specbench.cli._output import beside_label, number, print_table, printable
+from specbench.analysis.recommending.output_length import whole_tokens
 
 if TYPE_CHECKING:
     from specbench.analysis.memory import Memory
@@ -66,9 +67,9 @@ def _print_crossovers(answer: Answer, names: Names) -> None:
 def _length_row(decision: Decision) -> list[str]:
     found, setting = decision.break_even, decision.setting
     assert found is not None
-    tokens = _tokens(found.tokens)
+    tokens = whole_tokens(found.tokens)
     if found.ci is not None:
-        tokens += f" {_tokens(found.ci[0])}–{_tokens(found.ci[1])}"
+        tokens += f" {whole_tokens(found.ci[0])}–{whole_tokens(found.ci[1])}"
     return [
         setting.task,
         f"{setting.temperature:g}",
@@ -77,10 +78,6 @@ def _length_row(decision: Decision) -> list[str]:
         f"{1e3 * found.saved_s:.2f}",
         tokens,
     ]
-
-
-def _tokens(length: float) -> str:
-    return "never" if length == float("inf") else f"{length:.0f}"
 
 
 def _print_memory(answer: Answer, names: Names) -> None:

@@ -21,6 +21,8 @@ from specbench.analysis.recommending.clusters import conversations
 from specbench.theory.bootstrap import expanded_ends
 from specbench.theory.clusters import Numbers
 
+_ROUNDING = 1e-9  # by how much a whole number may be missed in floating point
+
 
 @dataclass(frozen=True)
 class BreakEven:
@@ -62,6 +64,11 @@ def break_even(candidate: Candidate, field: Field) -> BreakEven | None:
             ci = expanded_ends(lengths[known], waits.names.size, 0.95)
     saved = step_s * -math.expm1(-log)
     return BreakEven(extra, saved, float(_tokens(np.array(extra), np.array(saved))), ci)
+
+
+def whole_tokens(length: float) -> str:
+    """A break-even length in words: the first whole number of tokens that is long enough."""
+    return "never" if math.isinf(length) else f"{math.ceil(length - _ROUNDING)}"
 
 
 def _tokens(extra: Numbers, saved: Numbers) -> Numbers:

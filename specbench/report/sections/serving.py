@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from specbench.analysis.fit import GroupFit
 from specbench.analysis.formats import MISSING, milliseconds, number
 from specbench.analysis.recommending import Answer, Decision, Schedule
+from specbench.analysis.recommending.output_length import whole_tokens
 from specbench.analysis.recommending.serving import Line
 from specbench.errors import SpecbenchError
 from specbench.report import fields
@@ -85,13 +85,9 @@ def _length(one: Decision, material: Material) -> list[Field]:
     found = one.break_even
     assert found is not None
     (place,) = fields.places([one.setting], material.settings)
-    ends = "–".join(map(_tokens, found.ci)) if found.ci else MISSING
+    ends = "–".join(map(whole_tokens, found.ci)) if found.ci else MISSING
     times = milliseconds(found.extra_s), milliseconds(found.saved_s)
-    return [place, *times, _tokens(found.tokens), ends]
-
-
-def _tokens(length: float) -> str:
-    return "never" if math.isinf(length) else f"{length:.0f}"
+    return [place, *times, whole_tokens(found.tokens), ends]
 
 
 def _memory(material: Material) -> list[list[Field]]:

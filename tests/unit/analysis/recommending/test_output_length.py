@@ -6,6 +6,7 @@ import pytest
 
 from specbench.analysis.fit import fit_run
 from specbench.analysis.recommending import Decision, recommend
+from specbench.analysis.recommending.output_length import whole_tokens
 from specbench.records.store import load_run
 from tests.simulate import STEP_S, SimulatedDrafter, simulate_run
 
@@ -47,3 +48,10 @@ def test_what_saves_nothing_never_pays(tmp_path: Path) -> None:
     assert group.break_even is not None
     assert group.break_even.tokens == float("inf")
     assert group.break_even.saved_s < 0
+
+
+@pytest.mark.parametrize(
+    ("length", "says"), [(2.19, "3"), (2.0, "2"), (2.0 + 1e-12, "2"), (float("inf"), "never")]
+)
+def test_in_words_it_is_the_first_whole_length_that_pays(length: float, says: str) -> None:
+    assert whole_tokens(length) == says
