@@ -37,7 +37,8 @@ def print_answer(answer: Answer) -> None:
     print_server(answer, names)
     for setting in dict.fromkeys(group.fit.key.setting for group in answer.groups):
         groups = [group for group in answer.groups if group.fit.key.setting == setting]
-        _print_curves(f"{setting}: expected speedup by γ", groups, names)
+        chosen = {one.choice.gamma for one in answer.decisions if one.setting == setting}
+        _print_curves(f"{setting}: expected speedup by γ", groups, names, chosen)
     print("* measured, the others interpolated · T temperature · B batch size")
     forms = {group.fit.draft_form for group in answer.groups}
     if forms & {"tree", "adaptive"}:
@@ -114,15 +115,21 @@ def _print_acceptance(answer: Answer, names: Names) -> None:
         print()
 
 
-def _print_curves(title: str, groups: list[DrafterAnswer], names: Names) -> None:
+def _print_curves(
+    title: str, groups: list[DrafterAnswer], names: Names, chosen: set[int]
+) -> None:
     measured = {point.gamma for group in groups for point in group.fit.points}
     answered = {point.gamma for group in groups for point in group.curve if point.candidate}
     reach = sorted(answered)
-    gammas = reach if len(reach) <= _MOST_COLUMNS else [g for g in reach if g in measured]
-    rows: list[list[str]] = []
-    for group in groups:
-        rows += beside_label(names[group.fit.key.drafter], [_expected(group, gammas)], _CURVE_WIDTH)
-    print_table(title, ("drafter", *map(str, gammas)), rows)
+    shown = measured | chosen | {group.best.gamma for group in groups}
+    gammas = reach if len(reach) <= _MOST_COLUMNS else [g for g in reach if g in shown]
+    for start in range(0, len(gammas), _MOST_COLUMNS):
+        part = gammas[start : start + _MOST_COLUMNS]
+        rows: list[list[str]] = []
+        for group in groups:
+            label = names[group.fit.key.drafter]
+            rows += beside_label(label, [_expected(group, part)], _CURVE_WIDTH)
+        print_table(title, ("drafter", *map(str, part)), rows)
 
 
 def _expected(group: DrafterAnswer, gammas: Iterable[int]) -> list[str]:

@@ -35,8 +35,12 @@ def optimal_gamma(
         typer.Option(metavar="C", help="c: time of a drafter step / time of a target step."),
     ] = None,
     max_gamma: Annotated[
-        str, typer.Option(metavar="N", help="The longest draft to consider.")
-    ] = "16",
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="The longest draft to consider; default 16, with a RUN also all measured ones.",
+        ),
+    ] = None,
     format: Annotated[
         str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the answer.")
     ] = "table",
@@ -85,8 +89,11 @@ def optimal_gamma(
             "Give a RUN, or --alpha and --cost: specbench optimal-gamma --alpha 0.8 --cost 0.02",
         )
     from specbench.cli._numbers_answer import answer_numbers
+    from specbench.theory.closed_form import DEFAULT_MAX_GAMMA
 
-    answer_numbers(_number("--alpha", alpha), _number("--cost", cost), longest, chosen)
+    answer_numbers(
+        _number("--alpha", alpha), _number("--cost", cost), longest or DEFAULT_MAX_GAMMA, chosen
+    )
 
 
 def _number(option: str, text: str) -> float:
@@ -96,7 +103,9 @@ def _number(option: str, text: str) -> float:
         raise SpecbenchError(f"{option} {text!r} is not a number", "For example: 0.8") from None
 
 
-def _longest(text: str) -> int:
+def _longest(text: str | None) -> int | None:
+    if text is None:
+        return None
     try:
         longest = int(text)
     except ValueError:
@@ -106,7 +115,7 @@ def _longest(text: str) -> int:
     return longest
 
 
-def _from_run(run: str, max_gamma: int, format: OutputFormat, policy: str | None) -> None:
+def _from_run(run: str, max_gamma: int | None, format: OutputFormat, policy: str | None) -> None:
     from pathlib import Path
 
     from specbench.analysis.fit import fit_run

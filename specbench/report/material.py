@@ -24,9 +24,6 @@ from specbench.records.schema import CellRecord
 from specbench.report.parts import Field, Part, Rows
 from specbench.report.pictures import pictures
 
-LONGEST = 64
-"""The longest draft that is considered."""
-
 
 @dataclass(frozen=True)
 class Material:
@@ -105,7 +102,7 @@ class Material:
         """
         if self.fitted is None:
             raise self.problem or SpecbenchError("nothing was fitted")
-        return recommend(self.fitted, LONGEST)
+        return recommend(self.fitted)
 
     @cached_property
     def limits(self) -> Limits | None:

@@ -163,6 +163,19 @@ def test_a_run_as_csv(specbench: Command, run: str) -> None:
     assert {row["source"] for row in rows if row["gamma"] == "5"} == {"extrapolated"}
 
 
+def test_the_chosen_gamma_and_all_measured_ones_stand_in_the_table(
+    specbench: Command, tmp_path: Path
+) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.8, 0.06)}
+    run = simulate_run(tmp_path / "run", drafters, gammas=(1, 2, 12, 20), prompts=24, tokens=128)
+    lines = specbench("optimal-gamma", str(run)).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    chosen = next(line for line in lines if line.startswith("code")).split()[4]
+    heading = next(line for line in lines if line.startswith("drafter")).split()
+    assert chosen not in ("1", "2", "12", "20")  # so it is an interpolated one
+    assert {"1", "2", "12", "20", chosen} <= set(heading)
+
+
 def test_a_run_without_an_answer_ends_with_2(specbench: Command, tmp_path: Path) -> None:
     drafters = {"ngram": SimulatedDrafter(0.5, 0.1)}
     folder = simulate_run(tmp_path / "bare", drafters, gammas=(2,), prompts=4, baseline=False)

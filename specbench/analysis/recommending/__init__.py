@@ -8,12 +8,13 @@
 
 docs/choosing.md has the rule in words.
 
->>> answer = recommend(fit_run(load_run("results/main")), max_gamma=16)         # doctest: +SKIP
+>>> answer = recommend(fit_run(load_run("results/main")))                       # doctest: +SKIP
 >>> answer.decisions[0].drafter, answer.decisions[0].choice.gamma               # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ from specbench.analysis.recommending.schedule import Schedule, schedules
 from specbench.analysis.recommending.serving import Line, lines
 from specbench.analysis.recommending.speeds import speeds_of
 from specbench.errors import SpecbenchError
+from specbench.theory.closed_form import DEFAULT_MAX_GAMMA
 
 __all__ = ["Answer", "Decision", "DrafterAnswer", "Schedule", "recommend"]
 
@@ -90,28 +92,29 @@ class Answer:
     notes: tuple[str, ...]
 
 
-def recommend(run: RunFit, max_gamma: int) -> Answer:
+def recommend(run: RunFit, max_gamma: int | None = None) -> Answer:
     """Answer for every drafter and every setting of a run.
 
     Args:
         run: the fitted run.
-        max_gamma: the longest draft on the curves; recommendations also stop at the largest
-            measured gamma.
+        max_gamma: the longest draft to consider; recommendations also stop at the largest measured
+            gamma. None: every measured one, and on the curves at least DEFAULT_MAX_GAMMA.
 
     Raises:
-        SpecbenchError: no cell of the run has a speedup, so there is nothing to answer from.
+        SpecbenchError: no cell of the run has a speedup at a gamma that is considered, so there is
+            nothing to answer from.
     """
     groups = [group for group in run.groups if group.model is not None]
     speeds, scatter = speeds_of(groups)
     field = field_of(groups, speeds, scatter, max_gamma)
+    beyond = _beyond(groups, max_gamma)
     if not field.candidates:
-        raise SpecbenchError(
-            f"no draft length can be recommended from {run.name}: no speculative cell has a "
-            "speedup beside a finished baseline",
-            run.warnings[0] if run.warnings else "",
-        )
+        raise _nothing(run, beyond, max_gamma)
     found = schedules(field)
     notes = list(run.warnings)
+    if beyond:
+        gammas = ", ".join(map(str, beyond))
+        notes.append(f"measured but left out, longer than --max-gamma {max_gamma}: γ = {gammas}")
     if speeds and scatter is None:
         notes.append(
             "nothing tells how much cells differ that were measured one after the other (one "
@@ -128,8 +131,30 @@ def recommend(run: RunFit, max_gamma: int) -> Answer:
     )
 
 
-def _of_drafter(group: GroupFit, field: Field, max_gamma: int) -> DrafterAnswer:
+def _beyond(groups: Sequence[GroupFit], max_gamma: int | None) -> list[int]:
+    """Measured gammas that are longer than what is to be considered."""
+    if max_gamma is None:
+        return []
+    measured = {point.gamma for group in groups for point in group.points if point.speedup}
+    return sorted(gamma for gamma in measured if gamma > max_gamma)
+
+
+def _nothing(run: RunFit, beyond: Sequence[int], max_gamma: int | None) -> SpecbenchError:
+    what = f"no draft length can be recommended from {run.name}"
+    if beyond:
+        return SpecbenchError(
+            f"{what}: every measured γ is longer than --max-gamma {max_gamma}",
+            f"The shortest one is {beyond[0]}",
+        )
+    return SpecbenchError(
+        f"{what}: no speculative cell has a speedup beside a finished baseline",
+        run.warnings[0] if run.warnings else "",
+    )
+
+
+def _of_drafter(group: GroupFit, field: Field, max_gamma: int | None) -> DrafterAnswer:
     assert group.model is not None
+    longest = max_gamma or max(DEFAULT_MAX_GAMMA, *(point.gamma for point in group.points))
     own = {one.gamma: one for one in field.candidates if one.group.key == group.key}
     best = choose(list(own.values())) if own else Choice(None, None, "no gamma can be told")
     paying = best.candidate or best.closest
@@ -137,7 +162,7 @@ def _of_drafter(group: GroupFit, field: Field, max_gamma: int) -> DrafterAnswer:
         group,
         tuple(
             _curve_point(point, own.get(point.gamma), field)
-            for point in group.model.curve(max_gamma)
+            for point in group.model.curve(longest)
         ),
         best,
         break_even(paying, field) if paying is not None else None,

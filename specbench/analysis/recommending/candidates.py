@@ -118,7 +118,7 @@ def field_of(
     groups: Sequence[GroupFit],
     speeds: Sequence[GroupSpeed],
     scatter: Scatter | None,
-    max_gamma: int,
+    max_gamma: int | None,
 ) -> Field:
     """All candidates of a run.
 
@@ -126,7 +126,7 @@ def field_of(
         groups: its fitted groups.
         speeds: of those that have rounds.
         scatter: how much cells differ; None where nothing tells it.
-        max_gamma: the longest draft that is considered.
+        max_gamma: the longest draft that is considered; None: no limit.
     """
     draws = draw({key: n.size for speed in speeds for key, n in speed.clusters.sets.items()}, SEED)
     by_key = {group.key: group for group in groups}
@@ -143,14 +143,14 @@ def _fitted(
     pairs: Sequence[tuple[GroupFit, GroupSpeed]],
     scatter: Scatter | None,
     draws: dict[Hashable, Numbers],
-    max_gamma: int,
+    max_gamma: int | None,
 ) -> list[Candidate]:
     """The candidates of all groups with rounds; what can't be told is left out."""
     rows = [
         (group, speed, column, float(log), witnesses)
         for group, speed in pairs
         for column, log in enumerate(speed.logs(np.ones(speed.clusters.size)))
-        if speed.gammas[column] <= max_gamma
+        if not _beyond(speed.gammas[column], max_gamma)
         and np.isfinite(log)
         and (witnesses := _witnesses(group, speed.gammas[column]))
     ]
@@ -179,6 +179,10 @@ def _fitted(
         )
         for place, (group, speed, column, log, witnesses) in enumerate(rows)
     ]
+
+
+def _beyond(gamma: int, max_gamma: int | None) -> bool:
+    return max_gamma is not None and gamma > max_gamma
 
 
 def _witnesses(group: GroupFit, gamma: int) -> tuple[GammaFit, ...]:
@@ -235,13 +239,13 @@ def _moved_by_cells(errors: Errors) -> Numbers:
     return np.asarray(deviations @ errors.pulls)
 
 
-def _imported(groups: Sequence[GroupFit], max_gamma: int) -> list[Candidate]:
+def _imported(groups: Sequence[GroupFit], max_gamma: int | None) -> list[Candidate]:
     """The candidates of groups without rounds, each as measured."""
     points = [
         (group, point)
         for group in groups
         for point in group.points
-        if point.speedup is not None and point.gamma <= max_gamma
+        if point.speedup is not None and not _beyond(point.gamma, max_gamma)
     ]
     generator = np.random.default_rng(SEED)
     found = []

@@ -51,6 +51,26 @@ def test_curves_reach_max_gamma_but_recommendations_stop_at_what_was_measured(
     assert given.decisions[0].choice.gamma == 2
 
 
+def test_measured_gammas_are_considered_however_long(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"gammas": (1, 20, 24), "prompts": 24, "tokens": 256}
+    run = simulate_run(tmp_path / "run", {"ngram": SimulatedDrafter(0.99, 0.001)}, **options)
+    fit = fit_run(load_run(run))
+    given = recommend(fit)
+    assert given.decisions[0].choice.gamma > 16
+    assert [point.gamma for point in given.groups[0].curve] == list(range(25))
+    limited = recommend(fit, 16)
+    assert limited.decisions[0].choice.gamma <= 16
+    assert any("longer than --max-gamma 16: γ = 20, 24" in note for note in limited.notes)
+    assert not any("max-gamma" in note for note in given.notes)
+
+
+def test_too_small_a_max_gamma_is_named(tmp_path: Path) -> None:
+    run = simulate_run(tmp_path / "run", {"ngram": GOOD}, gammas=(4, 8))
+    with pytest.raises(SpecbenchError, match="every measured γ is longer than --max-gamma 2") as no:
+        recommend(fit_run(load_run(run)), 2)
+    assert "4" in no.value.hint
+
+
 def test_max_gamma_limits_recommendations_too(tmp_path: Path) -> None:
     fit = fit_run(load_run(simulate_run(tmp_path / "run", {"ngram": GOOD})))
     given = recommend(fit, 1)
