@@ -133,6 +133,7 @@ def simulate_run(
                 verdict = lossless if cell.temperature == 0 else None
                 moved = {**cost, "drafter_weight_bytes": drafter.weight_bytes} if cost else None
                 _write(writer, cell, raw, baselines, verdict, moved)
+        manifest.finished = "simulated"
         writer.write_manifest()
     return folder
 

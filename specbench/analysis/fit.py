@@ -22,6 +22,7 @@ from typing import Any
 from specbench.analysis import imported
 from specbench.analysis.acceptance import Acceptance, judge_acceptance
 from specbench.analysis.checking import nothing_left, violations
+from specbench.analysis.completeness import incomplete
 from specbench.analysis.costs import Costs, counts_by_conversation
 from specbench.analysis.evidence import Evidence, evidence_of
 from specbench.analysis.gap import Gap, decompose
@@ -213,7 +214,7 @@ def fit_run(run: Run) -> RunFit:
         for group in found
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
-    notes = (*wrong.sentences, *run_notes(fits, failed))
+    notes = (*wrong.sentences, *run_notes(fits, failed), *incomplete(run))
     return RunFit(run.manifest.name, run.path, target, fits, failed, notes, wrong.unusable)
 
 

@@ -43,7 +43,10 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
     partial = [group for group in own if group.model is not None and group.noise_floor is None]
     if partial:
         where = some(dict.fromkeys(str(group.key.setting) for group in partial))
-        notes.append(f"only one baseline finished, so there is no noise floor: {where}")
+        notes.append(
+            "only one baseline finished, so there is no noise floor and what is answered is "
+            f"provisional: {where}"
+        )
     notes += _uneven_costs(groups)
     if any("all slots full" in text for group in groups for text in group.warnings):
         notes.append("some cells never had all slots full: their speed is over all steps")

@@ -30,6 +30,9 @@ def print_answer(answer: Answer) -> None:
     print_table("What to use", _POLICY, rows, texts=_TEXTS)
     print("best: how often nothing else is more than 1% faster if conversations are drawn")
     print("anew · loss: what one stands to lose against the best, on average")
+    provisional = [str(decision.setting) for decision in answer.decisions if decision.provisional]
+    if provisional:
+        print(wrapped(f"provisional, for want of a noise floor: {'; '.join(provisional)}", ""))
     print()
     _print_options(answer)
     _print_reasons(answer)

@@ -106,6 +106,14 @@ class Decision:
         return self.choice.group.key.drafter if self.choice.group else "none"
 
     @property
+    def provisional(self) -> bool:
+        """Whether what is chosen was measured beside one baseline: no noise floor speaks for it."""
+        candidate = self.choice.candidate
+        if candidate is None or candidate.group.imported_from is not None:
+            return False
+        return candidate.noise_floor is None
+
+    @property
     def options(self) -> str | None:
         """What to type after ``specbench run``; None where nothing is shown to pay."""
         if not self.choice.gamma:

@@ -107,6 +107,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "break_even": _break_even(decision.break_even),
         "options": decision.options,
         "decided": decision.choice.decided,
+        "provisional": decision.provisional,
         "reason": decision.choice.against or None,
     }
 

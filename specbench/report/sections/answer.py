@@ -82,6 +82,8 @@ def _basis(decisions: Sequence[Decision], material: Material) -> str:
         said += f", over {span}{' a setting' if len(decisions) > 1 else ''}"
     if material.machine:
         said += f", on {material.machine}"
+    if any(one.provisional for one in decisions):
+        said += "; provisional for want of a noise floor, as only one baseline finished"
     if counts and min(counts) < FEW_PROMPTS:
         said += f"; fewer than {FEW_PROMPTS} prompts are a first impression, no proof"
     return _sentence(said)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from specbench.analysis.completeness import incomplete
 from specbench.analysis.fit import DIVERGED
 from specbench.analysis.names import counted
 from specbench.analysis.notes import run_notes
@@ -33,7 +34,7 @@ def section(material: Material) -> Sequence[Part]:
         *_foreign(material.run.cells),
         *_dropped(manifest.dropped),
         *manifest.warnings,
-        *_unfinished(material),
+        *incomplete(material.run),
     ]
     if not found:
         return [Paragraph("Nothing in the record speaks against these numbers.")]
@@ -95,12 +96,6 @@ def _dropped(dropped: Sequence[dict[str, Any]]) -> list[str]:
     reasons = Counter(str(one.get("reason") or "no reason given") for one in dropped)
     named = _some(f"{reason} ({counted(count, 'cell')})" for reason, count in reasons.items())
     return [f"{counted(len(dropped), 'cell')} cannot exist and were left out: {named}"]
-
-
-def _unfinished(material: Material) -> list[str]:
-    if material.run.manifest.finished is not None:
-        return []
-    return ["the run has not ended: cells are missing, and blocks may lack their last baseline"]
 
 
 def _some(names: Iterable[str]) -> str:

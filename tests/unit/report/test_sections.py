@@ -198,6 +198,7 @@ def test_every_warning_is_told_at_the_top(tmp_path: Path) -> None:
         folder,
         warnings=["resumed with another device"],
         dropped=[{"cell": "x", "reason": "synthetic at T > 0"}] * 2,
+        finished=None,
     )
     change_cells(folder, lambda line: line.update(gpu={"foreign_processes": [{"pid": 1}]}))
     told = [item.text for item in page_of(folder).all("section", id="warnings")[0].all("li")]
