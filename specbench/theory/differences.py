@@ -85,15 +85,24 @@ def correlation(
     return max(-1.0, min(1.0, float(left @ right) / size)) if size > 1e-12 else 0.0
 
 
-def simultaneous(estimate: float, ends: Ends, comparisons: int, level: float = 0.95) -> Ends:
-    """An interval widened so that all of so many hold together: Bonferroni, on a normal scale.
+def simultaneous(
+    estimate: float,
+    ends: Ends,
+    comparisons: int,
+    clusters: int | None = None,
+    level: float = 0.95,
+) -> Ends:
+    """An interval widened so that all of so many hold together: Bonferroni, by Student's t.
 
     Args:
         estimate: inside the interval.
         ends: of one interval at ``level``.
         comparisons: how many are looked at together; 1 changes nothing.
+        clusters: that the interval rests on; None: not known, as if they were many.
         level: of the interval, and of all of them together.
     """
     tail = (1.0 - level) / 2.0
-    factor = float(quantiles.normal(tail / max(comparisons, 1)) / quantiles.normal(tail))
+    freedom = math.inf if clusters is None else max(clusters - 1, 1)
+    together, alone = quantiles.student_t(np.array([tail / max(comparisons, 1), tail]), freedom)
+    factor = float(together / alone)
     return estimate - factor * (estimate - ends[0]), estimate + factor * (ends[1] - estimate)

@@ -51,6 +51,7 @@ class Evidence:
         margin_ci: its 95% interval; None where there is too little for one.
         supports: True for, False against, None if it leaves the claim open.
         compared: the sides' difference or ratio, as a reader is told it.
+        clusters: that the interval of the margin rests on; None where that is not known.
     """
 
     where: str
@@ -60,6 +61,7 @@ class Evidence:
     margin_ci: Ends | None = None
     supports: bool | None = None
     compared: Side | None = None
+    clusters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -157,11 +159,20 @@ def shares(
     shared = correlation(*columns[0].T, *columns[1].T) if together else 0.0
     terms = [Term(1.0, values[0], ends[0]), Term(-1.0, values[1], ends[1])]
     margin, margin_ci = weighted_sum(terms, shared)
-    return replace(found, margin_ci=margin_ci, compared=Side("difference", margin, margin_ci))
+    return replace(
+        found,
+        margin_ci=margin_ci,
+        compared=Side("difference", margin, margin_ci),
+        clusters=min(interval.clusters for interval in intervals if interval),
+    )
 
 
-def ratios(where: str, quantity: str, left: Side, right: Side) -> Evidence:
-    """Two positive figures that vary independently, by left / right."""
+def ratios(where: str, quantity: str, left: Side, right: Side, clusters: int | None) -> Evidence:
+    """Two positive figures that vary independently, by left / right.
+
+    Args:
+        clusters: of the side with fewer; None where they are not known.
+    """
     parts = [
         Term.log(weight, side.value, side.interval)
         for weight, side in ((1.0, left), (-1.0, right))
@@ -172,16 +183,30 @@ def ratios(where: str, quantity: str, left: Side, right: Side) -> Evidence:
         return Evidence(where, quantity, (left, right))
     margin, (low, high) = weighted_sum(terms)
     ends = (math.exp(low), math.exp(high))
-    return by_ratio(where, quantity, (left, right), math.exp(margin), ends)
+    ratio = math.exp(margin)
+    return by_ratio(where, quantity, (left, right), ratio, ends, clusters)
 
 
 def by_ratio(
-    where: str, quantity: str, sides: tuple[Side, Side], ratio: float, ends: Ends, least: float = 1
+    where: str,
+    quantity: str,
+    sides: tuple[Side, Side],
+    ratio: float,
+    ends: Ends,
+    clusters: int | None,
+    least: float = 1,
 ) -> Evidence:
     """Two sides with their ratio and its interval, which speaks for a claim from ``least`` on."""
     margin, low, high = (math.log(value / least) for value in (ratio, *ends))
     compared = Side("ratio", ratio, ends)
-    return Evidence(where, quantity, sides, margin, (low, high), compared=compared)
+    return Evidence(
+        where, quantity, sides, margin, (low, high), compared=compared, clusters=clusters
+    )
+
+
+def fewest(clusters: Sequence[int | None]) -> int | None:
+    """Of the numbers of clusters that are known; None if none is."""
+    return min((count for count in clusters if count is not None), default=None)
 
 
 def within(interval: Ends | None, low: float, high: float) -> bool | None:
@@ -212,7 +237,7 @@ def _settled(evidence: Sequence[Evidence]) -> list[Evidence]:
 def _decided(found: Evidence, comparisons: int) -> Evidence:
     if found.margin is None or found.margin_ci is None:
         return found
-    low, high = simultaneous(found.margin, found.margin_ci, comparisons)
+    low, high = simultaneous(found.margin, found.margin_ci, comparisons, found.clusters)
     return replace(found, supports=True if low > 0.0 else False if high < 0.0 else None)
 
 

@@ -43,7 +43,15 @@ def first_token_not_faster(view: View) -> Answer:
         if all(_prefill(own) == _prefill(plain[1]) for own in requests):
             quantity += " (the target's prefill timed once for both)"
         found.append(
-            by_ratio(one.where(), quantity, sides, interval.estimate, interval.ends, _IMPROVED)
+            by_ratio(
+                one.where(),
+                quantity,
+                sides,
+                interval.estimate,
+                interval.ends,
+                interval.clusters,
+                _IMPROVED,
+            )
         )
     return every(
         found, "it takes two prompts with a baseline at batch size 1 (--prompts 8 --batch-size 1)"
@@ -75,7 +83,11 @@ def short_outputs_gain_less(view: View) -> Answer:
                 Side("first quarters", float(totals[2] / totals[3])),
             )
             where, quantity = one.where(gamma=gamma), "end-to-end speedup"
-            found.append(by_ratio(where, quantity, sides, interval.estimate, interval.ends))
+            found.append(
+                by_ratio(
+                    where, quantity, sides, interval.estimate, interval.ends, interval.clusters
+                )
+            )
     return every(
         found,
         f"it takes a drafter with a clear gain on two or more prompts, at batch size 1 and outputs "

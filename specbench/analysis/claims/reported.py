@@ -6,7 +6,16 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from specbench.analysis.claims.evidence import Answer, Evidence, Side, claim, each, every, within
+from specbench.analysis.claims.evidence import (
+    Answer,
+    Evidence,
+    Side,
+    claim,
+    each,
+    every,
+    fewest,
+    within,
+)
 from specbench.analysis.claims.view import Drafted, View
 from specbench.analysis.fit import GammaFit
 from specbench.theory.differences import Ends, Term, weighted_sum
@@ -108,8 +117,11 @@ def _steps(picked: list[_Place]) -> Evidence:
     if len(terms) < len(picked):
         return Evidence(where, "speedup", tuple(sides))
     margin, ends = weighted_sum(terms)
+    clusters = fewest([one.clusters for one, _ in picked])
     compared = Side("first step less second", margin, ends)
-    return Evidence(where, "speedup", tuple(sides), margin, ends, compared=compared)
+    return Evidence(
+        where, "speedup", tuple(sides), margin, ends, compared=compared, clusters=clusters
+    )
 
 
 def _means_over_tasks(found: Iterable[Drafted]) -> list[tuple[str, Side]]:

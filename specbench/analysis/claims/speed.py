@@ -16,6 +16,7 @@ from specbench.analysis.claims.evidence import (
     by_ratio,
     claim,
     every,
+    fewest,
     ratios,
     some,
 )
@@ -58,7 +59,12 @@ def longer_not_always_better(view: View) -> Answer:
 def gain_shrinks_with_batch(view: View) -> Answer:
     """The smallest against the largest batch size, same drafter, task, temperature and gamma."""
     found = [
-        ratios(small.where("batch_size", gamma=gamma), "speedup", *sides)
+        ratios(
+            small.where("batch_size", gamma=gamma),
+            "speedup",
+            *sides,
+            fewest([small.clusters, large.clusters]),
+        )
         for small, large in extremes(view.drafted, "batch_size")
         for gamma in shared_gammas(small, large)
         if (sides := _sides(small, large, gamma))
@@ -111,7 +117,7 @@ def _shorter_against_longer(
         for point in (shorter, longer)
     )
     if not one.has_rounds or one.setting.batch_size > 1:
-        return ratios(one.where(), "speedup", left, right)
+        return ratios(one.where(), "speedup", left, right, one.clusters)
     own, other = (
         by_conversation([view.raw(one, point.gamma)], seconds, emitted)
         for point in (longer, shorter)
@@ -121,7 +127,9 @@ def _shorter_against_longer(
     interval = paired_ratio_of_ratios(*columns.T)  # seconds per token, longer over shorter
     if interval is None:
         return Evidence(one.where(), "speedup", (left, right))
-    return by_ratio(one.where(), "speedup", (left, right), interval.estimate, interval.ends)
+    return by_ratio(
+        one.where(), "speedup", (left, right), interval.estimate, interval.ends, interval.clusters
+    )
 
 
 def _against_plain(one: Drafted, tasks: Sequence[str], *, wins: bool) -> list[Evidence]:
@@ -138,7 +146,8 @@ def _against_plain(one: Drafted, tasks: Sequence[str], *, wins: bool) -> list[Ev
         term = Term.log(1.0 if wins else -1.0, point.speedup, point.speedup_ci or (0.0, 0.0))
         if term and abs(term.value) > math.log1p(point.noise_floor or 0.0):
             margin, ends = weighted_sum([term])
-        found.append(Evidence(one.where(gamma=gamma), "speedup", (side,), margin, ends))
+        where = one.where(gamma=gamma)
+        found.append(Evidence(where, "speedup", (side,), margin, ends, clusters=one.clusters))
     return found
 
 

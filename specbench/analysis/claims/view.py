@@ -52,6 +52,11 @@ class Drafted:
         return self.fit.imported_from is None
 
     @property
+    def clusters(self) -> int | None:
+        """Conversations that its intervals rest on; None where they are not known."""
+        return self.fit.num_prompts or None
+
+    @property
     def points(self) -> dict[int, GammaFit]:
         """gamma -> what was measured."""
         return {point.gamma: point for point in self.fit.points}

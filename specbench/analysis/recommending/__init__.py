@@ -161,8 +161,7 @@ def _of_drafter(group: GroupFit, field: Field, max_gamma: int | None) -> Drafter
     return DrafterAnswer(
         group,
         tuple(
-            _curve_point(point, own.get(point.gamma), field)
-            for point in group.model.curve(longest)
+            _curve_point(point, own.get(point.gamma), field) for point in group.model.curve(longest)
         ),
         best,
         break_even(paying, field) if paying is not None else None,

@@ -254,7 +254,8 @@ def _imported(groups: Sequence[GroupFit], max_gamma: int | None) -> list[Candida
         log, bound, spread = math.log(point.speedup), None, math.nan
         if point.speedup_ci is not None:
             low, high = (math.log(end) for end in point.speedup_ci)
-            bound = math.exp(simultaneous(log, (low, high), len(points))[0])
+            clusters = group.num_prompts or None
+            bound = math.exp(simultaneous(log, (low, high), len(points), clusters)[0])
             spread = (high - low) / (2.0 * _NORMAL)
         drawn = partial(np.add, log, spread * generator.normal(size=RESAMPLES))
         found.append(

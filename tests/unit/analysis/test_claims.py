@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,47 @@ def test_one_counterexample_is_against_a_claim_about_all_cases() -> None:
     assert some([comparison(1, 0.5), comparison(-1, 0.5)], "").verdict == "held"
     assert some([comparison(-1, 0.5), comparison(0, 0.5)], "").verdict == "not decided"
     assert some([comparison(-1, 0.5)], "").verdict == "not held"
+
+
+def test_few_clusters_need_a_larger_margin() -> None:
+    many = [comparison(1, 0.4) for _ in range(24)]  # clear by a normal factor of 1.6
+    assert every(many, "").verdict == "held"
+    few = [replace(one, clusters=4) for one in many]
+    assert every(few, "").verdict == "not decided"
+
+
+def test_every_comparison_knows_its_clusters(tmp_path: Path) -> None:
+    drafters = {
+        "ngram": SimulatedDrafter(0.8, 0.02),
+        **{f"synthetic:{alpha}": SimulatedDrafter(alpha, 0.0) for alpha in (0.5, 0.8, 0.9)},
+    }
+    run = simulate_run(
+        tmp_path / "run",
+        drafters,
+        gammas=(1, 4),
+        tasks=("code", "story", "summarization", "chat"),
+        temperatures=(0.0, 1.0),
+        batch_sizes=(1, 4),
+        prompts=8,
+        tokens=128,
+    )
+    found = answers(run)
+    compared = {
+        name: [one.clusters for one in answer.evidence if one.margin_ci is not None]
+        for name, answer in found.items()
+    }
+    assert {clusters for told in compared.values() for clusters in told} == {8}
+    for name in (
+        "longer-is-not-always-better",
+        "gain-shrinks-with-batch",
+        "ngram-wins-on-copying",
+        "alpha-falls-with-temperature",
+        "predictable-text-accepts-more",
+        "first-token-not-faster",
+        "short-outputs-gain-less",
+        "alpha-steps",
+    ):
+        assert compared[name], name
 
 
 def test_single_figures_must_all_be_as_the_claim_says() -> None:

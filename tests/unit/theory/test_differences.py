@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from specbench.theory import quantiles
 from specbench.theory.differences import Term, correlation, simultaneous, weighted_sum
 from specbench.theory.intervals import ratio_interval
 
@@ -38,6 +39,25 @@ def test_simultaneous_intervals_are_wider_by_the_normal_factor() -> None:
     assert simultaneous(1.0, (0.0, 3.0), 1) == pytest.approx((0.0, 3.0))
     low, high = simultaneous(1.0, (0.0, 3.0), 10)
     assert (1.0 - low, high - 1.0) == pytest.approx((1.432, 2.864), abs=0.01)
+
+
+def test_few_clusters_widen_by_more() -> None:
+    low, high = simultaneous(1.0, (0.0, 3.0), 10, clusters=4)
+    factor = float(quantiles.student_t(1 - 0.0025, 3) / quantiles.student_t(0.975, 3))
+    assert (low, high) == pytest.approx((1.0 - factor, 1.0 + 2.0 * factor))
+    assert simultaneous(1.0, (0.0, 3.0), 1, clusters=4) == pytest.approx((0.0, 3.0))
+
+
+@pytest.mark.parametrize("clusters", [4, 8, 24])
+def test_of_many_comparisons_that_do_not_differ_few_runs_name_one(clusters: int) -> None:
+    """24 comparisons without any difference: one of them is found in at most 7% of runs."""
+    values = np.random.default_rng(0).normal(size=(4000, 24, clusters))
+    means = values.mean(axis=2)
+    errors = values.std(axis=2, ddof=1) / math.sqrt(clusters)
+    reach = float(quantiles.student_t(0.975, clusters - 1))
+    wider = simultaneous(0.0, (-reach, reach), 24, clusters)[1]
+    wrong = (np.abs(means) > wider * errors).any(axis=1)
+    assert 0.03 <= wrong.mean() <= 0.07
 
 
 def test_logs_of_what_is_not_positive_are_no_terms() -> None:
