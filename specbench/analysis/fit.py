@@ -227,8 +227,9 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
     evidence, chain = evidence_of(raw, baselines, batch_size), group.draft_form == "chain"
     costs = Costs(raw, baselines, batch_size, _cell_scatter(evidence, chain))
     c, c_ci = costs.drafter_step()
+    repeats = [cell.repeat for cell in group.baselines]
     summaries = {
-        gamma: summarize(cells[0], *raw[gamma], baselines=baselines)
+        gamma: summarize(cells[0], *raw[gamma], baselines=baselines, repeats=repeats)
         for gamma, cells in group.cells.items()
     }
     survival = {g: summary["survival_by_position"] or () for g, summary in summaries.items()}

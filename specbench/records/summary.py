@@ -51,6 +51,7 @@ def summarize(
     requests: Columns,
     baselines: Sequence[tuple[Columns, Columns]] = (),
     cost: Cost | None = None,
+    repeats: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """The derived fields of a cell's record; see CellRecord for their meaning and units.
 
@@ -61,6 +62,7 @@ def summarize(
         baselines: (rounds, requests) of the block's baselines, the first and the last; empty while
             they are not measured, which leaves everything relative to them None.
         cost: bytes that a forward moves and the measured peak bandwidth.
+        repeats: of each baseline, where those of several repeats are given; None: all of one.
     """
     warnings: list[str] = []
     steps = counted_steps(rounds, cell.batch_size)
@@ -69,7 +71,7 @@ def summarize(
     fields = _acceptance(cell, rounds, requests, warnings)
     fields |= _times(cell, rounds, requests, steps)
     fields |= _bandwidth(steps, cost or {})
-    fields |= _against_baselines(cell, rounds, requests, steps, baselines, warnings)
+    fields |= _against_baselines(cell, rounds, requests, steps, baselines, repeats, warnings)
     return {**fields, "warnings": warnings}
 
 
@@ -142,6 +144,7 @@ def _against_baselines(
     requests: Columns,
     steps: Steps,
     baselines: Sequence[tuple[Columns, Columns]],
+    repeats: Sequence[int] | None,
     warnings: list[str],
 ) -> dict[str, Any]:
     plain = [counted_steps(base, cell.batch_size) for base, _ in baselines]
@@ -150,7 +153,7 @@ def _against_baselines(
     if not num_steps or not plain_seconds or not len(steps):
         return {}
     step_s = plain_seconds / num_steps  # T1
-    noise = _noise_floor(plain)
+    noise = _noise_floor(plain, repeats or [0] * len(plain))
     whole = steps.drafted > 0 if cell.draft_form == "adaptive" else steps.drafted == cell.gamma
     fields: dict[str, Any] = {
         "v": _divided(_mean(steps.verify_s[whole]), step_s),
@@ -195,10 +198,17 @@ def _bandwidth(steps: Steps, cost: Cost) -> dict[str, Any]:
     }
 
 
-def _noise_floor(plain: Sequence[Steps]) -> float | None:
-    """How much faster the faster of the two baselines was, 0.02 for 2%."""
-    speeds = [speed for base in plain if (speed := base.tokens_per_s)]
-    return max(speeds) / min(speeds) - 1.0 if len(speeds) > 1 else None
+def _noise_floor(plain: Sequence[Steps], repeats: Sequence[int]) -> float | None:
+    """How much faster the faster of a repeat's two baselines was, 0.02 for 2%.
+
+    Over several repeats the root mean square of its log, which does not grow with their number.
+    """
+    speeds: dict[int, list[float]] = {}
+    for base, repeat in zip(plain, repeats, strict=True):
+        if speed := base.tokens_per_s:
+            speeds.setdefault(repeat, []).append(speed)
+    logs = [math.log(max(pair) / min(pair)) for pair in speeds.values() if len(pair) > 1]
+    return math.expm1(math.hypot(*logs) / math.sqrt(len(logs))) if logs else None
 
 
 def _end_to_end(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -244,3 +245,21 @@ def test_a_draft_that_costs_the_same_at_every_gamma_is_told(tmp_path: Path) -> N
     (note,) = fitted(simulate_run(tmp_path / "run", heads, gammas=(1, 4), drift=0.01)).warnings
     assert "no single c" in note
     assert "0.099 at γ = 1, 0.025 at γ = 4" in note  # noise of 2%
+
+
+def test_the_noise_floor_of_repeats_is_that_of_one(tmp_path: Path) -> None:
+    """Repeats that differ from each other, and whose two baselines differ by 3% each."""
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.02)}
+    floors = []
+    for repeats in (1, 6):
+        folder = tmp_path / str(repeats)
+        run = simulate_run(
+            folder, drafters, gammas=(2,), repeats=repeats, drift=0.03, noise=0.05, prompts=8
+        )
+        (group,) = fit_run(load_run(run)).groups
+        floors.append(group.noise_floor)
+        blocks = {c.repeat: c.noise_floor for c in load_run(run).cells if not c.is_baseline}
+        logs = [math.log1p(floor or 0.0) for floor in blocks.values()]
+        mean = math.sqrt(sum(log * log for log in logs) / len(logs))
+        assert group.noise_floor == pytest.approx(math.expm1(mean))
+    assert floors[1] <= max(blocks[repeat] or 0.0 for repeat in blocks)
