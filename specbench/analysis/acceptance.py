@@ -128,7 +128,8 @@ class Acceptance:
 
     def _untested(self) -> str:
         if self.test.positions < 2:
-            few = "only one position was evaluated often enough, with both outcomes"
+            count = "only one" if 0.0 < self.alpha < 1.0 else "no"
+            few = f"{count} position was evaluated often enough, with both outcomes"
         else:
             few = f"{counted(self.test.clusters, 'conversation')}, it takes {MIN_CLUSTERS}"
         return f"{few}; predictions use one α of {self.alpha:.2f}"

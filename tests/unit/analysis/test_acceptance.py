@@ -158,6 +158,14 @@ def test_one_position_can_not_be_compared() -> None:
     assert "only one position" in found.sentence
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_no_position_has_both_outcomes(alpha: float) -> None:
+    (sample,) = independent_rounds(iid(alpha), 1, 12, 20, (4,), seed=1)
+    found = judge(sample)
+    assert found is not None
+    assert "no position was evaluated often enough" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("model", "says"),
     [
