@@ -184,8 +184,10 @@ def against(candidate: Candidate) -> str:
 def sureness(chosen: Candidate | None, candidates: Sequence[Candidate]) -> Sureness | None:
     """How sure it is to choose one, or plain decoding, from candidates of one setting.
 
-    None where the resamples can't tell.
+    None where the resamples can't tell: where one conversation is all there is to draw from, too.
     """
+    if any(one.group.num_prompts == 1 for one in candidates):
+        return None
     usable = [one for one in candidates if not one.group.synthetic and np.isfinite(one.logs).any()]
     logs = np.column_stack([np.zeros_like(candidates[0].logs), *(one.logs for one in usable)])
     own = chosen.logs if chosen is not None else logs[:, 0]

@@ -192,3 +192,8 @@ def test_a_tree_that_does_not_clear_1_is_not_recommended(tmp_path: Path) -> None
     useless = {TREE: SimulatedDrafter(alpha=0.05, c=0.05, nodes=23)}
     (decision,) = answer(tmp_path / "run", useless, gammas=(2,)).decisions
     assert (decision.drafter, decision.choice.gamma, decision.options) == ("none", 0, None)
+
+
+def test_one_conversation_tells_nothing_of_how_sure_a_choice_is(tmp_path: Path) -> None:
+    for decision in answer(tmp_path / "run", {"ngram": GOOD}, prompts=1).decisions:
+        assert decision.sureness is None
