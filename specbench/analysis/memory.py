@@ -31,7 +31,8 @@ class Memory:
         kv_bytes_per_token: of the target, per sequence.
         drafter_weight_bytes: beyond the target's.
         drafter_kv_bytes_per_token: 0 for drafters without a cache of their own.
-        context: mean tokens of a sequence at its end, prompt and answer.
+        context: mean tokens of a sequence at its end, prompt and answer. Where a run has several
+            tasks, what is told of memory is told of the one whose sequences are longest.
     """
 
     capacity_bytes: float | None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from specbench.analysis.claims.evidence import Answer, Evidence, Side, both, claim, each, within
-from specbench.analysis.claims.view import Drafted, View, cost_of
+from specbench.analysis.claims.view import Drafted, View
 from specbench.theory.differences import Ends
 
 _MEDUSA_SHARE = 0.03
@@ -32,7 +33,7 @@ def medusa_heads_are_small(view: View) -> Answer:
             (Side("", share),),
             supports=True if share < _MEDUSA_SHARE else None,
         )
-        for one in _once(view, "medusa")
+        for one in _once(view.drafted, "medusa")
         if (share := _size(view, one)) is not None
     ]
     return each(found, "no Medusa heads whose bytes of weights are recorded (--drafter medusa)")
@@ -47,13 +48,16 @@ def medusa_heads_are_small(view: View) -> Answer:
 def memory_costs_concurrency(view: View) -> Answer:
     """Sequences whose keys and values would fit where the drafter's weights are."""
     found = []
-    for one in _once(view):
+    for one in _once(sorted(view.drafted, key=_context, reverse=True)):
         weights, kv = one.cost("drafter_weight_bytes"), one.cost("kv_bytes_per_token")
         context = _context(one)
         if one.kind in _SHARES_WEIGHTS or not weights or not kv or not context:
             continue
         rows = weights / (kv * context)
-        quantity = f"sequences of {context:.0f} tokens in the memory of its weights"
+        quantity = (
+            f"sequences of {context:.0f} tokens, prompt and answer of the longest task, in the "
+            "memory of its weights"
+        )
         found.append(Evidence(one.name, quantity, (Side("", rows),), supports=rows >= 1.0))
     return each(
         found,
@@ -91,10 +95,10 @@ def hundredth_of_the_size(view: View) -> Answer:
 CLAIMS = (medusa_heads_are_small, memory_costs_concurrency, hundredth_of_the_size)
 
 
-def _once(view: View, kind: str | None = None) -> list[Drafted]:
+def _once(drafted: Iterable[Drafted], kind: str | None = None) -> list[Drafted]:
     """The first group of each drafter, of one kind if that is given."""
     found: dict[str, Drafted] = {}
-    for one in view.drafted:
+    for one in drafted:
         if kind is None or one.kind == kind:
             found.setdefault(one.fit.key.drafter, one)
     return list(found.values())
@@ -107,19 +111,9 @@ def _size(view: View, one: Drafted) -> float | None:
     return own / float(target) if own and target else None
 
 
-def _context(one: Drafted) -> float | None:
-    """Mean tokens of context per row, from what plain decoding had to move."""
-    weights, kv = (
-        cost_of(one.group.baselines, name) for name in ("weight_bytes", "kv_bytes_per_token")
-    )
-    moved = [
-        cell.bytes_per_target_forward
-        for cell in one.group.baselines
-        if cell.bytes_per_target_forward is not None
-    ]
-    if not weights or not kv or not moved:
-        return None
-    return (sum(moved) / len(moved) - weights) / kv / one.setting.batch_size
+def _context(one: Drafted) -> float:
+    """Mean tokens of a sequence at its end; 0 where they are not known."""
+    return (one.fit.memory and one.fit.memory.context) or 0.0
 
 
 def _in_range(

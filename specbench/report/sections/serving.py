@@ -27,7 +27,10 @@ _LENGTHS_NOTES = (
     "an answer that is shorter is slower with the drafter, which reads the prompt too",
 )
 _MEMORY = ("drafter", "tokens each", "without it", "with it", "not known")
-_MEMORY_NOTES = ("sequences that fit beside the weights; activations are not counted",)
+_MEMORY_NOTES = (
+    "sequences that fit beside the weights, each with prompt and answer as long as the longest "
+    "task's are on average; activations are not counted",
+)
 
 
 def section(material: Material) -> Sequence[Part]:

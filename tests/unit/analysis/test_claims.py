@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from specbench.analysis.claims import CLAIMS, Answer, Evidence, Side, check_claims
@@ -244,8 +246,8 @@ def test_what_a_drafter_weighs(tmp_path: Path) -> None:
     memory = found["drafter-memory-costs-concurrency"]
     assert memory.verdict == "held"
     assert [evidence.where for evidence in memory.evidence] == ["medusa:x", "model:ORG/SMALL"]
-    rows = memory.evidence[0].sides[0].value  # contexts are 100 tokens and half an output long
-    assert rows == pytest.approx(20_000_000 / (1e4 * (100 + 32)), rel=0.02)
+    rows = memory.evidence[0].sides[0].value  # sequences end at 100 tokens and an output of 64
+    assert rows == pytest.approx(20_000_000 / (1e4 * (100 + 64)))
     assert found["hundredth-of-the-size"].verdict == "held"
     heavy = {
         "medusa:x": SimulatedDrafter(0.6, 0.01, weight_bytes=100_000_000),
@@ -258,6 +260,24 @@ def test_what_a_drafter_weighs(tmp_path: Path) -> None:
     large = {"model:ORG/LARGE": heavy["model:ORG/LARGE"]}
     found = answers(simulate_run(tmp_path / "large", large, cost=COST))
     assert "the nearest has 0.200 of them" in found["hundredth-of-the-size"].reason
+
+
+def test_memory_is_told_of_the_same_sequences_as_elsewhere(tmp_path: Path) -> None:
+    drafters = {"medusa:x": SimulatedDrafter(0.6, 0.01, weight_bytes=20_000_000)}
+    folder = simulate_run(tmp_path / "run", drafters, cost=COST, tasks=("code", "chat"), prompts=4)
+    run = load_run(folder)
+    for cell in run.cells:  # of the task measured last, prompts are the longest
+        if cell.task == "chat":
+            file = folder / "requests" / f"{cell.cell_id}.parquet"
+            table = pq.read_table(file)
+            place = table.column_names.index("prompt_tokens")
+            longer = pa.array([400] * len(table), table.schema.field(place).type)
+            pq.write_table(table.set_column(place, table.schema.field(place), longer), file)
+    (evidence,) = answers(folder)["drafter-memory-costs-concurrency"].evidence
+    context = max(group.memory.context for group in fit_run(run).groups if group.memory)
+    assert context == pytest.approx(400 + 64)
+    assert evidence.quantity.startswith(f"sequences of {context:.0f} tokens, prompt and answer")
+    assert evidence.sides[0].value == pytest.approx(20_000_000 / (1e4 * context))
 
 
 def test_a_claim_of_two_parts_needs_both(tmp_path: Path) -> None:
