@@ -62,7 +62,7 @@ def draw(points: pd.DataFrame) -> Figure:
             label.set_horizontalalignment("right")
             label.set_rotation_mode("anchor")
     base.put_title(figure, groups, "Alpha by task and temperature", left_out)
-    figure.supylabel("alpha (α): chance that an evaluated token is accepted", fontsize=10)
+    figure.supylabel("alpha (α): chance that an\nevaluated token is accepted", fontsize=10)
     figure.supxlabel("task", fontsize=10)
     handles = [base.heading("Temperature")]
     handles += [

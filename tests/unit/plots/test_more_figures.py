@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import matplotlib.colors
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from specbench.analysis.fit import fit_run
 from specbench.analysis.frame import points_frame
 from specbench.analysis.more_frames import forwards_frame, positions_frame
 from specbench.errors import SpecbenchError
+from specbench.plots import base
 from specbench.plots.batch_crossover import spread_out
 from specbench.records.store import load_run
 from tests.simulate import STEP_S, SimulatedDrafter, simulate_run
@@ -274,3 +276,22 @@ def test_what_cannot_be_drawn_is_one_sentence(
 def test_without_round_times_the_roofline_says_so() -> None:
     with pytest.raises(SpecbenchError, match="no target forward was timed"):
         draw("bandwidth-roofline", {"forwards": pd.DataFrame()})
+
+
+def test_the_label_of_alpha_is_whole_and_clear_of_the_title(tmp_path: Path) -> None:
+    drafters = dict.fromkeys(("ngram", "model:a", "medusa"), SimulatedDrafter(0.7, 0.02))
+    frames = simulated(tmp_path, drafters=drafters, gammas=(2,), prompts=2)
+    figure = draw("alpha-by-task-and-temperature", frames)
+    label, title = (
+        text.get_window_extent() for text in (figure._supylabel, figure._suptitle) if text
+    )
+    assert label.y0 >= 0
+    assert label.y1 <= title.y0
+
+
+def test_no_series_has_the_colour_of_reference_lines() -> None:
+    names = [str(index) for index in range(len(base.PALETTE))]
+    for look in base.named_looks(names).values():
+        red, green, blue = matplotlib.colors.to_rgb(look.colour)
+        assert max(red, green, blue) > 0.4
+    assert max(matplotlib.colors.to_rgb(base.INK)) < 0.2
