@@ -34,6 +34,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from specbench.analysis.model import RoundModel
 from specbench.theory import closed_form
@@ -106,12 +107,33 @@ def gap_verdict(gaps: Sequence[Gap]) -> str:
     Args:
         gaps: at least one.
     """
+    return told_together([mean_gap(gaps)])
+
+
+class MeanGap(NamedTuple):
+    """Which way the closed form errs on average, what most of that is, and by how much it errs."""
+
+    way: str
+    term: str
+    error: float
+
+
+def mean_gap(gaps: Sequence[Gap]) -> MeanGap:
+    """Of at least one gap."""
     means = {name: fmean(gap.terms[name] for gap in gaps) for name in TERMS}
     total = sum(means.values())
     error = math.expm1(-total)
     if abs(error) < _RIGHT:
-        return "right"
+        return MeanGap("right", "", error)
     way = 1.0 if total > 0.0 else -1.0
     largest = max(means, key=lambda name: way * means[name])
-    way_said = "optimistic" if error > 0 else "pessimistic"
-    return f"{way_said} by {abs(error):.0%}, the largest term is {TERMS[largest]}"
+    return MeanGap("optimistic" if error > 0 else "pessimistic", TERMS[largest], error)
+
+
+def told_together(found: Sequence[MeanGap]) -> str:
+    """One or several that err the same way for the same reason, in few words."""
+    if not found[0].term:
+        return "right"
+    errors = sorted(abs(one.error) for one in found)
+    span = "–".join(dict.fromkeys(f"{100 * error:.0f}" for error in (errors[0], errors[-1])))
+    return f"{found[0].way} by {span}%, the largest term is {found[0].term}"

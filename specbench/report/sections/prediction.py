@@ -7,7 +7,7 @@ from statistics import median
 
 from specbench.analysis.fit import GammaFit, GroupFit
 from specbench.analysis.formats import MISSING, number, percent
-from specbench.analysis.gap import TERMS, Gap, gap_sentence
+from specbench.analysis.gap import TERMS, Gap, MeanGap, mean_gap, told_together
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Paragraph, Part, Rows, Table
@@ -35,6 +35,7 @@ _GAP_NOTES = (
     "gap: log(measured / closed form), the sum of the terms right of it; below 0 the closed form "
     "is optimistic",
 )
+_WORDS_NOTES = ("averaged over γ; of several settings the smallest and the largest error",)
 _TOO_FEW = (
     "No γ could be predicted from others: that takes three γ of one drafter that drafts chains, "
     "with a baseline (--gamma 1,2,4)."
@@ -83,16 +84,22 @@ def _summary(predicted: Sequence[GroupFit]) -> str:
 
 
 def _words(groups: Sequence[GroupFit], material: Material) -> Table:
+    """One row for all settings in which a drafter's closed form errs the same way."""
+    alike: dict[tuple[str, str, str], list[tuple[GroupFit, MeanGap]]] = {}
+    for group in groups:
+        found = mean_gap([point.gap for point in group.points if point.gap is not None])
+        key = (material.names[group.key.drafter], found.way, found.term)
+        alike.setdefault(key, []).append((group, found))
     rows = [
         [
-            material.names[group.key.drafter],
-            *fields.places([group.key.setting], material.settings),
-            gap_sentence([point.gap for point in group.points if point.gap is not None]),
+            name,
+            "; ".join(fields.places([group.key.setting for group, _ in here], material.settings)),
+            told_together([found for _, found in here]),
         ]
-        for group in groups
+        for (name, *_), here in alike.items()
     ]
-    columns, texts = ("drafter", "setting", "in words"), frozenset({"setting", "in words"})
-    return Table("Where the closed form goes wrong", columns, [Rows(rows)], texts)
+    columns, texts = ("drafter", "settings", "in words"), frozenset({"settings", "in words"})
+    return Table("Where the closed form goes wrong", columns, [Rows(rows)], texts, _WORDS_NOTES)
 
 
 def _held_out(group: GroupFit, name: str) -> list[list[Field]]:

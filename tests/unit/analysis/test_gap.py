@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specbench.analysis.fit import fit_run
-from specbench.analysis.gap import TERMS, Gap, decompose, gap_sentence
+from specbench.analysis.gap import TERMS, Gap, MeanGap, decompose, gap_sentence, told_together
 from specbench.analysis.model import RoundModel, RoundShape
 from specbench.records.store import load_run
 from specbench.theory import closed_form
@@ -90,6 +90,13 @@ def test_the_sentence_names_the_error_and_what_most_of_it_is() -> None:
     assert "pessimistic by 10%" in gap_sentence([fast])
     assert "α not i.i.d." in gap_sentence([fast])
     assert gap_sentence([Gap(nothing)]) == "Averaged over γ the closed form is right."
+
+
+def test_gaps_that_err_alike_are_told_together() -> None:
+    found = [MeanGap("optimistic", "v > 1", error) for error in (0.214, 0.17, 0.23)]
+    assert told_together(found) == "optimistic by 17–23%, the largest term is v > 1"
+    assert told_together(found[:1] * 2) == "optimistic by 21%, the largest term is v > 1"
+    assert told_together([MeanGap("right", "", 0.001)]) == "right"
 
 
 def test_at_batch_1_the_rest_is_acceptance_alone(tmp_path: Path) -> None:

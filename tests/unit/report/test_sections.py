@@ -277,3 +277,15 @@ def test_trees_have_no_closed_form(tmp_path: Path) -> None:
     assert pages.table(page, "Fitted over all γ")[1][1].startswith("†")
     assert "† tree: γ is its levels" in section(page, "costs")
     assert "Trees and drafts of changing length" in section(page, "acceptance")
+
+
+def test_gaps_are_told_once_for_all_settings_that_err_alike(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run", NGRAM, gammas=(2, 4), tasks=("code", "chat", "story"), v=1.4, prompts=8
+    )
+    header, *rows = pages.table(page_of(folder), "Where the closed form goes wrong")
+    assert header == ["drafter", "settings", "in words"]
+    (row,) = rows
+    assert [task in row[1] for task in ("code", "chat", "story")] == [True] * 3
+    assert row[2].startswith("optimistic by ")
+    assert row[2].endswith("the largest term is v > 1")
