@@ -90,8 +90,8 @@ def _print_memory(answer: Answer, names: Names) -> None:
         if name not in longest or (memory.context or 0.0) > (longest[name].context or 0.0):
             longest[name] = memory
     if longest:
-        print("Sequences that fit beside the weights (activations not counted), each with prompt")
-        print("and answer as long as the longest task's are on average")
+        print("Sequences that fit beside the weights (activations not counted), each as long")
+        print("as prompt and answer of the longest task are on average")
         for name, memory in longest.items():
             print(_wrapped(f"{name}: {_memory(memory)}"))
         print()

@@ -118,9 +118,7 @@ def _print_acceptance(answer: Answer, names: Names) -> None:
         print()
 
 
-def _print_curves(
-    title: str, groups: list[DrafterAnswer], names: Names, chosen: set[int]
-) -> None:
+def _print_curves(title: str, groups: list[DrafterAnswer], names: Names, chosen: set[int]) -> None:
     measured = {point.gamma for group in groups for point in group.fit.points}
     answered = {point.gamma for group in groups for point in group.curve if point.candidate}
     reach = sorted(answered)
