@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from specbench.cli._output import beside_label, number, print_table, printable
 from specbench.analysis.recommending.output_length import whole_tokens
+from specbench.cli._output import beside_label, number, print_table, printable
 
 if TYPE_CHECKING:
     from specbench.analysis.memory import Memory
