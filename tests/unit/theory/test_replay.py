@@ -70,7 +70,7 @@ def test_a_plain_mean_over_positions_is_not_alpha() -> None:
     assert found is not None
     accepted, evaluated = np.sum([looped(row.tolist(), 4, 201) for row in matches], axis=0)
     assert found.alpha == accepted.sum() / evaluated.sum()
-    assert np.mean(matches) > found.alpha + 0.01
+    assert np.mean(matches) > found.alpha + 0.02
 
 
 def test_a_text_s_own_chances_replay_the_loop_and_overlaps_only_nearly() -> None:
