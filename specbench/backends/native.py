@@ -49,8 +49,12 @@ class NativeBackend(Backend):
         self.device = str(self.target.device)
         self.stop_tokens = self.target.stop_tokens
         self.context_limit = self.target.context_limit
-        few_rows = use_fast_order(loaded.model)
-        self.target_facts = {**loaded.provenance, "swapped_linear_rows": few_rows}
+        columns = use_fast_order(loaded.model)
+        self.target_facts = {
+            **loaded.provenance,
+            "swapped_linear_rows": sorted(columns),
+            "swapped_linear_columns": [columns[rows] for rows in sorted(columns)],
+        }
         unused = _unused_settings(loaded.model)
         for notice in unused:
             progress.note(notice)
