@@ -21,3 +21,7 @@ class SpecbenchError(Exception):
         self.message = " ".join(message.split())
         self.hint = " ".join(hint.split())
         super().__init__(f"{self.message}. {self.hint}" if self.hint else self.message)
+
+    def __reduce__(self) -> tuple[type[SpecbenchError], tuple[str, str]]:
+        """So that it crosses from one process to another whole."""
+        return type(self), (self.message, self.hint)

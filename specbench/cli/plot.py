@@ -68,9 +68,10 @@ def plot(
     from specbench.analysis.frame import points_frame, published_frame
     from specbench.analysis.more_frames import forwards_frame, positions_frame
     from specbench.cli._output import print_notes
-    from specbench.plots import base
+    from specbench.plots._processes import DrawingProcesses, save
     from specbench.records.store import load_run
 
+    processes = DrawingProcesses(len(names))
     runs = [load_run(path) for path in run]
     fits = [fit_run(loaded) for loaded in runs]
     clash = len({fit.name for fit in fits}) < len(fits)
@@ -85,16 +86,11 @@ def plot(
         frames["published"] = published_frame()
     default = fits[0].path / "figures" if len(fits) == 1 else Path("figures")
     folder = Path(out) if out is not None else default
-    drawn, impossible = {}, {}
-    for name in names:
-        try:
-            drawn[name] = base.drawn(name, frames)
-        except SpecbenchError as error:
-            impossible[name] = error
+    drawn, impossible = processes.pictures(names, frames, formats)
     if impossible and (chosen != ["all"] or not drawn):  # of all, those that can are drawn
         raise next(iter(impossible.values()))
-    for name, picture in drawn.items():
-        for path in base.save(picture, folder, name, formats):
+    for name, files in drawn.items():
+        for path in save(files, folder, name):
             print(path)
     print_notes(error.message for error in impossible.values())
     if with_published and "speedup-vs-alpha" not in drawn:

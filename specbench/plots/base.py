@@ -12,7 +12,6 @@ import io
 import math
 import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib
@@ -23,7 +22,6 @@ from matplotlib.patches import Patch
 from specbench import registry
 from specbench.analysis.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
-from specbench.records.files import disk_errors, write_durably
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -286,21 +284,13 @@ def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.012, ha="left")
 
 
-def save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
-    """Write ``folder/name.format`` for each format; the same figure gives the same bytes.
-
-    Raises:
-        SpecbenchError: the folder can't be written.
-    """
-    written = []
-    with disk_errors(f"the figure to {str(folder)!r}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for suffix in formats:
-            path, picture = folder / f"{name}.{suffix}", io.BytesIO()
-            metadata = {"Date": None} if suffix == "svg" else {}
-            with matplotlib.rc_context({"svg.hashsalt": "specbench", **NO_FORMULAS}):
-                figure.savefig(picture, format=suffix, dpi=160, metadata=metadata)
-            figure.set_layout_engine("none")  # laying out takes longest, and the places are found
-            write_durably(path, picture.getbuffer())
-            written.append(path)
-    return written
+def pictures(figure: Figure, formats: Sequence[str]) -> dict[str, bytes]:
+    """The figure as a file of each format; the same figure gives the same bytes."""
+    files = {}
+    for suffix in formats:
+        file, metadata = io.BytesIO(), {"Date": None} if suffix == "svg" else {}
+        with matplotlib.rc_context({"svg.hashsalt": "specbench", **NO_FORMULAS}):
+            figure.savefig(file, format=suffix, dpi=160, metadata=metadata)
+        figure.set_layout_engine("none")  # laying out takes longest, and the places are found
+        files[suffix] = file.getvalue()
+    return files
