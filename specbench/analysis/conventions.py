@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specbench.analysis.checking import violations
+from specbench.analysis.checking import nothing_left, violations
 from specbench.analysis.pooling import Group, GroupKey, Raw, RawTables, groups
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
@@ -119,8 +119,8 @@ def report_run(run: Run, convention: str) -> tuple[list[ConventionRow], tuple[st
         for group in groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
         for gamma in group.cells
     ]
-    if not rows and wrong.tables:
-        raise wrong.tables[0]
+    if not rows and wrong.unusable:
+        raise nothing_left(run, wrong)
     if not rows:
         raise SpecbenchError(
             f"{run.manifest.name} has no finished speculative cell, so there is nothing to report",

@@ -186,6 +186,7 @@ class RunFit:
 
     Attributes:
         unusable: ids of finished cells that nothing rests on.
+        suspect: those and all others whose numbers can't be, or are not those of their line.
     """
 
     name: str
@@ -195,6 +196,7 @@ class RunFit:
     failed: tuple[CellRecord, ...]
     warnings: tuple[str, ...]
     unusable: frozenset[str] = frozenset()
+    suspect: frozenset[str] = frozenset()
 
 
 def fit_run(run: Run) -> RunFit:
@@ -215,7 +217,8 @@ def fit_run(run: Run) -> RunFit:
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
     notes = (*wrong.sentences, *run_notes(fits, failed), *incomplete(run))
-    return RunFit(run.manifest.name, run.path, target, fits, failed, notes, wrong.unusable)
+    name, left_out = run.manifest.name, (wrong.unusable, wrong.suspect)
+    return RunFit(name, run.path, target, fits, failed, notes, *left_out)
 
 
 def _fit_group(group: Group, tables: RawTables) -> GroupFit:

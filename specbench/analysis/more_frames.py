@@ -6,7 +6,7 @@ model_alpha: what the chosen model says. Chains only.
 
 ``forwards``: run, the setting's columns; drafter ("none" for plain decoding) and gamma, tokens of
 all rows in one target forward, forward_s (mean of a cell), weight_bytes, kv_bytes, parameters,
-bandwidth_bytes_per_s, matmul_flops_per_s. One row per finished cell that was timed.
+bandwidth_bytes_per_s, matmul_flops_per_s. One row per finished cell that was timed and can be used.
 
 Missing numbers are NaN.
 """
@@ -89,7 +89,7 @@ def forwards_frame(run: Run, fitted: RunFit, name: str | None = None) -> pd.Data
             "matmul_flops_per_s": run.manifest.matmul_flops_per_s,
         }
         for cell in run.cells
-        if cell.num_rounds and _is_timed(cell)
+        if cell.num_rounds and _is_timed(cell) and cell.cell_id not in fitted.unusable
     ]
     return _frame(rows, (*_KEYS, "gamma"), _FORWARD_NUMBERS)
 

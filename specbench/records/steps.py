@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -80,6 +80,19 @@ def counted_steps(rounds: Columns, batch_size: int) -> Steps:
     steps = all_steps(rounds)
     full = steps.active_rows == batch_size
     return steps.where(full, True) if full.any() else steps.where(full | True, False)
+
+
+def speedup_over(steps: Steps, plain: Sequence[Steps]) -> float | None:
+    """Plain decoding's seconds per token over those of a cell; None where one is not known.
+
+    Args:
+        steps: of the cell.
+        plain: of each of its baselines.
+    """
+    seconds = sum(float(base.seconds.sum()) for base in plain)
+    tokens = sum(float(base.emitted.sum()) for base in plain)
+    speed = steps.tokens_per_s
+    return speed * seconds / tokens if speed and tokens else None
 
 
 def numbers(columns: Columns, name: str) -> Numbers:

@@ -29,6 +29,7 @@ from specbench.records.steps import (
     counted_steps,
     integers,
     numbers,
+    speedup_over,
     values,
 )
 from specbench.theory import estimators
@@ -166,10 +167,9 @@ def _against_baselines(
     drafter_steps = float(steps.drafted.sum())
     if drafter_steps:
         fields["c"] = float(steps.draft_s[drafts].sum()) / drafter_steps / step_s
-    speed, plain_tokens = steps.tokens_per_s, sum(float(base.emitted.sum()) for base in plain)
-    if speed:
-        fields["speedup"] = speed * plain_seconds / plain_tokens
-        if noise is not None and abs(math.log(fields["speedup"])) <= math.log1p(noise):
+    if speedup := speedup_over(steps, plain):
+        fields["speedup"] = speedup
+        if noise is not None and abs(math.log(speedup)) <= math.log1p(noise):
             warnings.append(f"speedup within the noise floor ({noise:.1%} between baselines)")
     if steps.all_full and not all(base.all_full for base in plain):
         warnings.append("no step of a baseline had all slots full: its speed is over all steps")

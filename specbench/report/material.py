@@ -11,12 +11,14 @@ from functools import cached_property
 
 import pandas as pd
 
+from specbench.analysis.checking import Violations, violations
 from specbench.analysis.claims import Checked, check_claims
 from specbench.analysis.fit import GroupFit, RunFit, Setting, fit_run
 from specbench.analysis.frame import points_frame
 from specbench.analysis.limits import Limits, limits_of
 from specbench.analysis.more_frames import forwards_frame, positions_frame
 from specbench.analysis.names import short_names
+from specbench.analysis.pooling import RawTables
 from specbench.analysis.recommending import Answer, recommend
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
@@ -87,6 +89,16 @@ class Material:
         gpu = device.get("gpu") or {}
         name = gpu.get("name") or device.get("cpu")
         return str(name) if name else None
+
+    @property
+    def suspect(self) -> frozenset[str]:
+        """Ids of cells whose numbers can't be, or are not those of their rounds."""
+        return self.fitted.suspect if self.fitted else self.impossible.suspect
+
+    @cached_property
+    def impossible(self) -> Violations:
+        """What in the run can't be; with a fit its warnings tell."""
+        return violations(self.run, RawTables(self.run))
 
     @cached_property
     def names(self) -> Mapping[str, str]:

@@ -86,6 +86,15 @@ def test_tokens_from_nowhere_are_no_speed(specbench: Command, base: Path, copy: 
     result = specbench("compare", str(base), str(copy), *GATE)
     assert result.code == 1
     assert f"note: {copy}: numbers that cannot be: ngram γ = 2" in result.err
+    assert last_line(result.err) == f"cannot be judged: {CELL}: left out of {copy}"
+
+
+def test_times_that_do_not_add_up_are_no_speed(specbench: Command, base: Path, copy: Path) -> None:
+    (file,) = (copy / "requests").glob("*-g2-*")
+    requests = pd.read_parquet(file)
+    requests.assign(wall_s=requests["wall_s"] + 1.0).to_parquet(file)
+    result = specbench("compare", str(base), str(copy), *GATE)
+    assert result.code == 1
     assert last_line(result.err) == f"cannot be judged: {CELL}: numbers that cannot be in {copy}"
 
 

@@ -204,6 +204,27 @@ def test_an_impossible_import_is_noted_with_both_sides(specbench: Command, tmp_p
     assert "time per output token is 0.115 s, time per step / tau 0.115 s / 2.3 = 0.05 s" in notes
 
 
+def test_impossible_counts_of_an_import_are_left_out(specbench: Command, tmp_path: Path) -> None:
+    impossible = foreign.vllm_speculative(
+        spec_decode_per_position_acceptance_rates=[0.7, 0.4], spec_decode_acceptance_length=5.0
+    )
+    bad = foreign.write(tmp_path / "bad.json", impossible)
+    good = foreign.write(tmp_path / "good.json", foreign.vllm_speculative())
+    plain = foreign.write(tmp_path / "plain.json", foreign.vllm())
+    both, alone = str(tmp_path / "both"), str(tmp_path / "alone")
+    assert specbench("import", str(plain), str(good), str(bad), "--out", both).code == 0
+    fit = specbench("fit", both, "--format", "json")
+    (group,) = json.loads(fit.out)["groups"]
+    assert [point["gamma"] for point in group["points"]] == [3]
+    assert "block efficiency: tau 5 is above gamma + 1 = 3; the cell is left out" in fit.err
+    assert specbench("import", str(plain), str(bad), "--out", alone).code == 0
+    for words in (("fit", alone), ("fit", alone, "--convention", "vllm"), ("optimal-gamma", alone)):
+        line = specbench(*words).error_line
+        assert "nothing of alone can be used" in line
+        assert "tau 5 is above gamma + 1 = 3" in line
+        assert line.endswith("Look at the files it was imported from, and at --gamma")
+
+
 def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
     good = json.dumps(foreign.vllm_speculative())
     line = json.dumps(foreign.sglang())

@@ -40,6 +40,7 @@ _NOTES = (
     "end to end: speedup with prefill; per token: time between output tokens; draft, verify, "
     "other: mean times of a step; bandwidth: of the measured peak",
 )
+_SUSPECT = "! numbers that cannot be, or that are not those of the cell's rounds: see the warnings"
 
 
 def section(material: Material) -> Sequence[Part]:
@@ -70,7 +71,9 @@ def _finished(cells: Sequence[CellRecord], material: Material) -> Table:
         )
         for setting in settings
     ]
-    notes = [*_NOTES, f"not recorded: {', '.join(lacking)}"] if lacking else _NOTES
+    notes = [*_NOTES, *([f"not recorded: {', '.join(lacking)}"] if lacking else [])]
+    if any(cell.cell_id in material.suspect for cell in cells):
+        notes.append(_SUSPECT)
     caption = f"{counted(len(cells), 'finished cell')}"
     return Table(caption, ("drafter", *known), groups, frozenset({"lossless"}), notes)
 
@@ -80,9 +83,10 @@ def _order(cell: CellRecord) -> tuple[bool, str, int, int]:
 
 
 def _name(cell: CellRecord, material: Material) -> str:
+    name = material.names[cell.drafter]
     if cell.is_baseline:
-        return f"plain decoding ({cell.baseline})" if cell.baseline else "plain decoding"
-    return material.names[cell.drafter]
+        name = f"plain decoding ({cell.baseline})" if cell.baseline else "plain decoding"
+    return f"! {name}" if cell.cell_id in material.suspect else name
 
 
 def _failed(material: Material) -> Table:

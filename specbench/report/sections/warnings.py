@@ -46,7 +46,9 @@ def _notes(material: Material) -> Sequence[str]:
     try:
         return material.answer.notes
     except SpecbenchError:
-        return material.fitted.warnings if material.fitted else run_notes((), material.failed)
+        if material.fitted is not None:
+            return material.fitted.warnings
+        return [*material.impossible.sentences, *run_notes((), material.failed)]
 
 
 def _sentence(text: str) -> str:

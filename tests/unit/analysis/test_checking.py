@@ -14,6 +14,7 @@ from specbench.analysis.checking import violations
 from specbench.analysis.claims import check_claims
 from specbench.analysis.fit import fit_run
 from specbench.analysis.limits import limits_of
+from specbench.analysis.more_frames import forwards_frame
 from specbench.analysis.pooling import RawTables
 from specbench.errors import SpecbenchError
 from specbench.records.schema import CellRecord
@@ -138,8 +139,11 @@ def test_the_recorded_run_violates_nothing(tmp_path: Path) -> None:
     assert told(plant(tmp_path / "copy", lambda record, *_: record)) == []
 
 
-def test_no_estimate_rests_on_counts_that_cannot_be(tmp_path: Path) -> None:
-    folder = plant(tmp_path / "copy", accepts_more_than_was_drafted)
+@pytest.mark.parametrize(
+    "lie", [accepts_more_than_was_drafted, has_a_token_more_than_was_emitted]
+)
+def test_no_estimate_rests_on_counts_that_cannot_be(tmp_path: Path, lie: Lie) -> None:
+    folder = plant(tmp_path / "copy", lie)
     run = load_run(folder)
     fitted = fit_run(run)
     (group,) = (one for one in fitted.groups if one.key.drafter == "ngram")
@@ -147,6 +151,34 @@ def test_no_estimate_rests_on_counts_that_cannot_be(tmp_path: Path) -> None:
     assert told(folder)[0].endswith("; the cell is left out")
     check_claims(run, fitted)
     limits_of(run, fitted)
+    forwards = forwards_frame(run, fitted)
+    assert sorted(forwards["gamma"][forwards["drafter"] == "ngram"]) == [1, 2]
+
+
+@pytest.mark.parametrize(("name", "value"), [("alpha", 0.99), ("tau", 1.01), ("speedup", 9.9)])
+def test_a_line_that_says_other_than_its_rounds_is_named_with_both_sides(
+    tmp_path: Path, name: str, value: float
+) -> None:
+    def lie(record: CellRecord, rounds: Columns, requests: Columns) -> CellRecord:
+        return record.updated(**{name: value})
+
+    honest = {cell.cell_id: cell for cell in load_run(EXAMPLE).cells}
+    run = load_run(plant(tmp_path / "copy", lie))
+    fitted = fit_run(run)
+    (suspect,) = fitted.suspect
+    (note,) = (text for text in fitted.warnings if text.startswith(MARK))
+    true = getattr(honest[suspect], name)
+    line = f"cells.jsonl has {name} {value:.4g}, the rounds give {true:.4g}"
+    assert note == f"{MARK}{WHERE}: line: {line}"
+    (group,) = (one for one in fitted.groups if one.key.drafter == "ngram")
+    assert getattr(group.points[2], name) == pytest.approx(true)
+
+
+def test_a_damaged_baseline_leaves_the_lines_beside_it_unchecked(tmp_path: Path) -> None:
+    folder = plant(tmp_path / "copy", lambda record, *_: record)
+    (file,) = (folder / "rounds").glob("*-first-*")
+    file.write_bytes(b"PAR1")
+    assert told(folder) == []
 
 
 def test_a_run_of_impossible_counts_alone_is_one_sentence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from specbench.analysis.fit import RunFit, fit_run
@@ -240,6 +241,32 @@ def test_a_broken_identity_is_loud_and_named_in_its_section(tmp_path: Path) -> N
         text.startswith(("Numbers that cannot be", "numbers that cannot be")) for text in loud
     )
     assert "Not every cell obeys" in section(page, "limits")
+
+
+def test_a_line_that_is_not_that_of_its_rounds_is_marked(tmp_path: Path) -> None:
+    folder = simulate_run(tmp_path / "run", NGRAM, gammas=(1, 2), prompts=6)
+    assert "!" not in section(page_of(folder), "cells")
+
+    def lying(line: dict[str, Any]) -> None:
+        line["alpha"] = 0.99 if line["gamma"] == 2 else line["alpha"]
+
+    change_cells(folder, lying)
+    page = page_of(folder)
+    rows = pages.table(page, "4 finished cells")[1:]
+    assert [(row[0], row[1]) for row in rows if "!" in row[0]] == [("! ngram", "2")]
+    assert "! numbers that cannot be" in section(page, "cells")
+    loud = [item.text for item in page.all("li", class_="loud")]
+    assert any("line: cells.jsonl has alpha 0.99, the rounds give 0." in text for text in loud)
+
+
+def test_of_a_run_that_cannot_be_used_every_cell_is_marked(tmp_path: Path) -> None:
+    folder = simulate_run(tmp_path / "run", NGRAM, gammas=(2,), prompts=6)
+    (file,) = (folder / "rounds").glob("*-g2-*")
+    pd.read_parquet(file).assign(num_accepted=7).to_parquet(file)
+    page = page_of(folder)
+    assert answer(page)[0].startswith("No answer: nothing of run can be used")
+    assert [row[0] for row in pages.table(page, "3 finished cells")[1:]][-1] == "! ngram"
+    assert "7 accepted but gamma 2" in section(page, "warnings")
 
 
 def test_failed_cells_stand_in_a_table_with_their_error(tmp_path: Path) -> None:
