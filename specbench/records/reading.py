@@ -232,6 +232,8 @@ def _parse(model: type[Model], text: str, where: str) -> Model:
         return model.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
         reason = f"not JSON ({error.msg} at column {error.colno})"
+    except RecursionError:
+        reason = "nested too deeply"
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -234,6 +234,8 @@ def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
         "cut.jsonl": f"{line}\n{line[:40]}",
         "text.json": "not JSON at all",
         "number.json": "17",
+        "deep.json": "[" * 100_000,
+        "deep.jsonl": f"{line}\n" + '{"a":' * 100_000,
         "list.json": "[]",
         "other.json": '{"a": 1}',
         "mixed.jsonl": f"{line}\n{good}\n",
@@ -253,6 +255,8 @@ def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
         "cut line": (["cut.jsonl"], "cut.jsonl line 2 is not JSON"),
         "text": (["text.json"], "text.json is not JSON"),
         "number": (["number.json"], "object 1 is 17"),
+        "deep": (["deep.json"], "deep.json is nested too deeply"),
+        "deep line": (["deep.jsonl"], "deep.jsonl is nested too deeply"),
         "list": (["list.json"], "empty list"),
         "other": (["other.json"], "of no known format"),
         "mixed lines": (["mixed.jsonl"], "object 2 is vllm-bench, not sglang"),
@@ -270,8 +274,8 @@ def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
 
 # fmt: off
 CASES = [
-    "missing", "folder", "empty", "cut", "cut line", "text", "number", "list", "other",
-    "mixed lines", "mixed files", "wrong format", "unknown format", "words", "negative",
+    "missing", "folder", "empty", "cut", "cut line", "text", "number", "deep", "deep line", "list",
+    "other", "mixed lines", "mixed files", "wrong format", "unknown format", "words", "negative",
     "batchless", "gamma", "other gamma", "no gamma",
 ]
 # fmt: on

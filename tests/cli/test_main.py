@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
 
+from specbench import __main__ as entry
 from specbench.cli import main as cli
 from specbench.errors import SpecbenchError
 
@@ -106,6 +109,28 @@ def test_ctrl_c_says_how_to_go_on(specbench, monkeypatch, problem: BaseException
         "interrupted. Finished cells are kept: type the same command again to go on from there"
     ]
     assert specbench("doctor").err == "interrupted\n"
+
+
+def test_ctrl_c_before_the_command_line_is_there_is_one_line(monkeypatch, capsys):
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "specbench.cli.main", Interrupted("specbench.cli.main"))
+    with pytest.raises(SystemExit) as ending:
+        entry.main()
+    assert ending.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_the_script_imports_nothing_before_it_can_answer_ctrl_c():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == {"specbench": "specbench.__main__:main"}
+    program = "import sys; import specbench.__main__; print('typer' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"
 
 
 def test_a_closed_pipe_is_quiet():

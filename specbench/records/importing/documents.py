@@ -41,7 +41,10 @@ def load(path: Path) -> Source:
     text = content.decode("utf-8", errors="replace")
     if not text.strip():
         raise SpecbenchError(f"{path} is empty", "The tool that wrote it may have failed")
-    documents = _objects(path, text)
+    try:
+        documents = _objects(path, text)
+    except RecursionError as error:
+        raise SpecbenchError(f"{path} is nested too deeply to be a result", _SHAPE) from error
     for number, document in enumerate(documents, start=1):
         if not isinstance(document, dict):
             raise SpecbenchError(f"{path} object {number} is {json.dumps(document)[:40]}", _SHAPE)
