@@ -26,7 +26,7 @@ from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
 from specbench.analysis.unlike import RawPair, asked_differences, run_differences
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
-from specbench.records.schema import BASELINE_DRAFTER, CellRecord, DraftForm
+from specbench.records.schema import BASELINE_DRAFTER, CellKey, CellRecord, DraftForm
 from specbench.records.steps import Numbers, counted_steps, integers, numbers, values
 from specbench.records.summary import summarize
 from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
@@ -54,7 +54,7 @@ class CellName(NamedTuple):
     @property
     def draft_form(self) -> DraftForm:
         """What gamma means."""
-        return CellRecord(cell_id="", **{**self._asdict(), "target": "x"}).draft_form
+        return CellKey(**{**self._asdict(), "target": "x"}).draft_form
 
     def __str__(self) -> str:
         how = "plain decoding"

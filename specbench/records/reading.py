@@ -197,7 +197,8 @@ def _file(folder: Path, part: str, cell_id: str) -> Path:
 def _way_without(folder: Path, cell_id: str) -> str:
     """What to type about a cell whose tables are lost: without its line it was never measured."""
     cells = shlex.quote(str(folder / CELLS))
-    drop = f'sed -i.bak \'/"cell_id":"{cell_id}"/d\' {cells}'
+    pattern = cell_id.replace(".", r"\.")
+    drop = f'sed -i.bak \'/"cell_id":"{pattern}"/d\' {cells}'
     command = load_manifest(folder).command
     ours = command.startswith(("specbench run", "specbench alpha"))
     again = f"`{command}`" if ours else "the `specbench run` command"
@@ -237,5 +238,6 @@ def _parse(model: type[Model], text: str, where: str) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        reason = f"{field}: {first['msg']}" if field else first["msg"]
+        message = first["msg"].removeprefix("Value error, ")
+        reason = f"{field}: {message}" if field else message
     raise SpecbenchError(f"cannot read {where}: {reason}", "Repair or delete it and resume the run")

@@ -15,9 +15,9 @@ import hashlib
 import json
 import math
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from specbench.records.spec_text import split_spec
 
@@ -31,6 +31,19 @@ many tokens that ends where the next one would not pay."""
 
 Block = tuple[str, float, int, int, int, float, str]
 """(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines."""
+
+_FILE_NAME = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def _file_name(cell_id: str) -> str:
+    """An id names the cell's tables, so it must not lead out of their folder, nor into a shell."""
+    if not _FILE_NAME.fullmatch(cell_id):
+        raise ValueError(f"{cell_id!r} is no id: letters, digits, dots and hyphens alone make one")
+    return cell_id
+
+
+CellId = Annotated[str, AfterValidator(_file_name)]
+"""What the tables of a cell are called."""
 
 
 class CellKey(BaseModel):
@@ -113,7 +126,7 @@ class CellRecord(CellKey):
     drafted position. None where a value was not measured or has no meaning (alpha of a baseline).
     """
 
-    cell_id: str
+    cell_id: CellId
     status: Literal["ok", "failed", "out_of_memory"] = "ok"
     error: str | None = None
     imported_from: str | None = None  # the tool whose result this is; there may be no tables then

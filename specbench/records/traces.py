@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from specbench.errors import SpecbenchError
 from specbench.records.files import disk_errors, write_durably
 from specbench.records.reading import load_lines
-from specbench.records.schema import Cell, CellKey
+from specbench.records.schema import Cell, CellId, CellKey
 from specbench.records.store import RunWriter
 from specbench.records.tables import Columns, read_table, to_arrow, to_columns, write_table
 
@@ -89,7 +89,7 @@ class TraceRecord(CellKey):
         num_positions: at which a draft may begin.
     """
 
-    cell_id: str
+    cell_id: CellId
     text_cell: str
     drafter_sha256: str | None = None
     draft_sampling: Literal["sampled", "one-hot"] | None = None
