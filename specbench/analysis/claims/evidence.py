@@ -28,6 +28,9 @@ Verdict = Literal["held", "not held", "not decided", "not measured"]
 Sums = Mapping[str, Numbers]
 """conversation -> the two sums [2] whose ratio is a share."""
 
+_RATIO = "ratio"  # label of what compares sides whose margin is a log
+_FAR = 300.0  # of a log: two conversations and many comparisons tell nothing, but a number still
+
 
 @dataclass(frozen=True)
 class Side:
@@ -50,7 +53,8 @@ class Evidence:
             compared by their ratio; None where the claim is not about a difference.
         margin_ci: its 95% interval; None where there is too little for one.
         supports: True for, False against, None if it leaves the claim open.
-        compared: the sides' difference or ratio, as a reader is told it.
+        compared: the sides' difference or ratio, as a reader is told it; once decided, with the
+            interval that decides, widened for all comparisons of the claim together.
         clusters: that the interval of the margin rests on; None where that is not known.
     """
 
@@ -198,7 +202,7 @@ def by_ratio(
 ) -> Evidence:
     """Two sides with their ratio and its interval, which speaks for a claim from ``least`` on."""
     margin, low, high = (math.log(value / least) for value in (ratio, *ends))
-    compared = Side("ratio", ratio, ends)
+    compared = Side(_RATIO, ratio, ends)
     return Evidence(
         where, quantity, sides, margin, (low, high), compared=compared, clusters=clusters
     )
@@ -238,7 +242,19 @@ def _decided(found: Evidence, comparisons: int) -> Evidence:
     if found.margin is None or found.margin_ci is None:
         return found
     low, high = simultaneous(found.margin, found.margin_ci, comparisons, found.clusters)
-    return replace(found, supports=True if low > 0.0 else False if high < 0.0 else None)
+    supports = True if low > 0.0 else False if high < 0.0 else None
+    compared = found.compared and _widened(found.compared, low - found.margin, high - found.margin)
+    return replace(found, supports=supports, compared=compared)
+
+
+def _widened(compared: Side, below: float, above: float) -> Side:
+    """A difference or a ratio with the ends of its margin: so far below it, so far above."""
+    value = compared.value
+    if compared.label == _RATIO:
+        ends = (value * math.exp(below), value * math.exp(min(above, _FAR)))
+    else:
+        ends = (value + below, value + above)
+    return replace(compared, interval=ends)
 
 
 def _counts(evidence: Sequence[Evidence]) -> tuple[int, int, int]:

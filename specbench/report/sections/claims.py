@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from specbench.analysis.claims import Checked, Evidence, Side, Verdict
+from specbench.analysis.claims import Checked, Verdict
+from specbench.analysis.claims.words import EXPLAINED, SAYS, figures, most_telling
 from specbench.report.material import Material
 from specbench.report.parts import Bullet, Bullets, Folded, Paragraph, Part, Rows, Table
 
@@ -40,29 +41,10 @@ def _evidence(checked: Sequence[Checked]) -> Folded:
         parts.append(Paragraph(f"{one.claim.wording}: {one.answer.verdict}."))
         parts.append(Paragraph(f"Source: {one.claim.source}.", "note"))
         found = one.answer.evidence
-        bullets = [Bullet(_told(evidence)) for evidence in found[:_TOLD]]
-        if len(found) > _TOLD:
-            bullets.append(Bullet(f"{len(found) - _TOLD} more", "note"))
+        told = most_telling(found, _TOLD)
+        bullets = [Bullet(f"{SAYS[evidence.supports]}: {figures(evidence)}") for evidence in told]
+        if len(found) > len(told):
+            bullets.append(Bullet(f"{len(found) - len(told)} more", "note"))
         if bullets:
             parts.append(Bullets(bullets))
-    return Folded("Sources and comparisons", parts)
-
-
-def _told(evidence: Evidence) -> str:
-    figures = [*evidence.sides, *([evidence.compared] if evidence.compared else [])]
-    sides = "; ".join(map(_side, figures))
-    return f"{evidence.where}: {evidence.quantity}: {sides}"
-
-
-def _side(side: Side) -> str:
-    if side.interval is None and side.value.is_integer():
-        return f"{side.label} {side.value:.0f}".strip()  # a count
-    value = f"{side.label} {_number(side.value)}".strip()
-    return value if side.interval is None else f"{value} ({'–'.join(map(_number, side.interval))})"
-
-
-def _number(value: float) -> str:
-    """Two decimals, three of what is small, no digits that say nothing of what is huge."""
-    if abs(value) >= 1e4:
-        return f"{value:.3g}"
-    return f"{value:.2f}" if abs(value) >= 0.0995 or value == 0.0 else f"{value:.3f}"
+    return Folded("Sources and comparisons", [*parts, Paragraph(EXPLAINED, "note")])
