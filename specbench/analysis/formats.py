@@ -5,6 +5,8 @@ known is a dash.
 
 >>> with_interval(1.384, (0.91, 1.57)), percent(-0.034), milliseconds(0.0123)
 ('1.38 .91–1.57', '-3%', '12.3')
+>>> number(-0.001), percent(0.004), signed(-0.5)
+('0.00', '0%', '-0.50')
 """
 
 from __future__ import annotations
@@ -44,12 +46,17 @@ def form_notes(forms: Collection[str], column: str) -> list[str]:
 
 def number(value: float | None, digits: int = 2) -> str:
     """A number with so many digits, or a dash where there is none."""
-    return MISSING if value is None else f"{value:.{digits}f}"
+    return MISSING if value is None else _unsigned_zero(f"{value:.{digits}f}")
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign, unless it rounds to nothing."""
+    return _unsigned_zero(f"{value:+.{digits}f}")
 
 
 def percent(value: float | None) -> str:
     """A signed share in percent, or a dash where there is none."""
-    return MISSING if value is None else f"{value:+.0%}"
+    return MISSING if value is None else _unsigned_zero(f"{value:+.0%}")
 
 
 def share(value: float | None, digits: int = 0) -> str:
@@ -59,14 +66,14 @@ def share(value: float | None, digits: int = 0) -> str:
 
 def interval(ends: tuple[float, float], digits: int = 2) -> str:
     """``.91–1.57``: ends below 1 without their 0."""
-    return "–".join(f"{end:.{digits}f}".removeprefix("0") for end in ends)
+    return "–".join(number(end, digits).removeprefix("0") for end in ends)
 
 
 def with_interval(value: float | None, ends: tuple[float, float] | None, digits: int = 2) -> str:
     """``1.38 1.21–1.57`` (ends below 1 without their 0), or the value alone, or a dash."""
     if value is None or ends is None:
         return number(value, digits)
-    return f"{value:.{digits}f} {interval(ends, digits)}"
+    return f"{number(value, digits)} {interval(ends, digits)}"
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -83,3 +90,8 @@ def milliseconds(seconds: float | None) -> str:
 def gigabytes(count: float | None) -> str:
     """10^9 bytes with two decimals, or a dash where there is none."""
     return MISSING if count is None else f"{count / 1e9:.2f}"
+
+
+def _unsigned_zero(text: str) -> str:
+    """What rounds to nothing is neither above it nor below."""
+    return text if text.strip("+-0.%") else text.lstrip("+-")

@@ -74,8 +74,8 @@ def _length_row(decision: Decision) -> list[str]:
         setting.task,
         f"{setting.temperature:g}",
         str(setting.batch_size),
-        f"{1e3 * found.extra_s:.1f}".replace("-0.0", "0.0"),
-        f"{1e3 * found.saved_s:.2f}",
+        number(1e3 * found.extra_s, 1),
+        number(1e3 * found.saved_s),
         tokens,
     ]
 

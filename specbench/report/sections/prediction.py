@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from specbench.analysis.fit import GammaFit, GroupFit
-from specbench.analysis.formats import MISSING, number, percent
+from specbench.analysis.formats import MISSING, number, percent, signed
 from specbench.analysis.gap import TERMS, Gap, MeanGap, mean_gap, told_together
 from specbench.report import fields
 from specbench.report.material import Material
@@ -127,7 +127,7 @@ def _terms(group: GroupFit, name: str) -> list[list[Field]]:
         [
             name,
             str(point.gamma),
-            *(f"{term:+.2f}" for term in (gap.total, *gap.terms.values())),
+            *map(signed, (gap.total, *gap.terms.values())),
         ]
         for point, gap in known
     ]
