@@ -13,7 +13,7 @@ evaluated as far as it went, and tokens cut at the end of an output were evaluat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,9 @@ from specbench.theory.overdispersion import Overdispersion, overdispersion
 
 SIGNIFICANT = 0.05
 """I.i.d. acceptance is rejected where its p-value is at most this."""
+
+_UNTOLD = "Whether acceptance is i.i.d. can't be told"
+_DRAWN = "an α that differs from round to round"
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Acceptance:
         """The verdict and what predictions make of it, for people."""
         p_value, last = self.test.p_value, len(self.positions)
         if p_value is None:
-            return f"Whether acceptance is i.i.d. can't be told: {self._untested()}."
+            return f"{_UNTOLD}: {self.untested}; predictions use one α of {self.alpha:.2f}."
         p_text = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
         if not self.rejected:
             return (
@@ -101,8 +104,7 @@ class Acceptance:
             )
         elif isinstance(self.model, BetaGeometric):
             says = (
-                f"it rises with depth from {first:.2f} to {deepest:.2f}; predictions use an α "
-                "that differs from round to round"
+                f"it rises with depth from {first:.2f} to {deepest:.2f}; predictions use {_DRAWN}"
             )
         elif isinstance(self.model, MonotoneHazard):
             says = (
@@ -126,13 +128,40 @@ class Acceptance:
             f"({self.spread.low:.2f}–{self.spread.high:.2f}) that their rounds don't explain."
         )
 
-    def _untested(self) -> str:
+    @property
+    def untested(self) -> str:
+        """Why it can't be tested."""
         if self.test.positions < 2:
             count = "only one" if 0.0 < self.alpha < 1.0 else "no"
-            few = f"{count} position was evaluated often enough, with both outcomes"
-        else:
-            few = f"{counted(self.test.clusters, 'conversation')}, it takes {MIN_CLUSTERS}"
-        return f"{few}; predictions use one α of {self.alpha:.2f}"
+            return f"{count} position was evaluated often enough, with both outcomes"
+        return f"{counted(self.test.clusters, 'conversation')}, it takes {MIN_CLUSTERS}"
+
+
+def acceptance_alike(found: Acceptance) -> tuple[bool | None, str]:
+    """What verdicts that can be told together have in common."""
+    if found.rejected is None:
+        return None, found.untested
+    return found.rejected, found.model.name
+
+
+def acceptance_together(found: Sequence[Acceptance]) -> str:
+    """One verdict with its own numbers, or several that are alike in one sentence."""
+    first = found[0]
+    if len(found) == 1:
+        return f"{first.sentence} {first.spread_sentence}".strip()
+    alphas = [one.alpha for one in found]
+    span = f"one α each, {min(alphas):.2f} to {max(alphas):.2f}"
+    if first.rejected is None:
+        return f"{_UNTOLD}: {first.untested}; predictions use {span}."
+    if not first.rejected:
+        return f"Acceptance may be i.i.d.; predictions use {span}."
+    says = {
+        Iid.name: f"no other model predicts better; predictions keep {span}",
+        BetaGeometric.name: f"it rises with depth; predictions use {_DRAWN}",
+        MonotoneHazard.name: "it falls with depth; predictions use a falling hazard",
+    }
+    free = "it neither rises nor falls with depth; predictions use an α for each position"
+    return f"Acceptance is not i.i.d.: {says.get(first.model.name, free)}."
 
 
 def judge_acceptance(form: DraftForm, raw: Mapping[int, Raw]) -> Acceptance | None:

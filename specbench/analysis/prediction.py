@@ -35,10 +35,14 @@ from typing import NamedTuple, Self
 from specbench.analysis.acceptance import model_for
 from specbench.analysis.evidence import Evidence
 from specbench.analysis.left_out import LeftOut
+from specbench.analysis.names import counted
 from specbench.theory import closed_form, quantiles
 from specbench.theory.acceptance import Iid
 from specbench.theory.cost_model import MIN_GAMMAS
 from specbench.theory.round_lines import RoundLines
+
+WIDE = 10.0
+"""An interval whose ends differ by this factor says nothing."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,11 @@ class HeldOut:
         """Whether the measured speedup lies inside the interval."""
         return None if self.ci is None else self.ci[0] <= self.measured <= self.ci[1]
 
+    @property
+    def wide(self) -> bool:
+        """Whether the interval is too wide to say anything, so that being inside is no merit."""
+        return self.ci is not None and self.ci[1] > WIDE * self.ci[0]
+
 
 class Errors(NamedTuple):
     """Absolute relative errors over some gammas."""
@@ -90,6 +99,27 @@ class Errors(NamedTuple):
         """Of at least one signed error."""
         sizes = [abs(error) for error in errors]
         return cls(median(sizes), max(sizes))
+
+
+class Hits(NamedTuple):
+    """Measurements inside prediction intervals.
+
+    Attributes:
+        inside: of the intervals that say something.
+        told: those intervals.
+        wide: the intervals that say nothing, which count neither way.
+    """
+
+    inside: int
+    told: int
+    wide: int
+
+    @classmethod
+    def of(cls, cells: Iterable[HeldOut]) -> Self:
+        """Of cells with an interval."""
+        known = [cell for cell in cells if cell.ci is not None]
+        told = [cell for cell in known if not cell.wide]
+        return cls(sum(cell.inside is True for cell in told), len(told), len(known) - len(told))
 
 
 @dataclass(frozen=True)
@@ -112,6 +142,11 @@ class Prediction:
         """The prediction of one gamma."""
         return next((cell for cell in self.cells if cell.gamma == gamma), None)
 
+    @property
+    def hits(self) -> Hits:
+        """How many measurements lie where they were expected."""
+        return Hits.of(self.cells)
+
 
 def predict(evidence: Evidence, speedups: Mapping[int, float]) -> Prediction | None:
     """Leave each gamma out in turn and predict it.
@@ -130,6 +165,32 @@ def predict(evidence: Evidence, speedups: Mapping[int, float]) -> Prediction | N
     cells = (held_out(evidence, gamma, speedups[gamma]) for gamma in known)
     found = tuple(cell for cell in cells if cell is not None)
     return Prediction(found) if found else None
+
+
+def accuracy(predictions: Iterable[Prediction]) -> str:
+    """How far off both models are over all gammas that were left out, in words.
+
+    Args:
+        predictions: at least one.
+    """
+    cells = [cell for prediction in predictions for cell in prediction.cells]
+    closed = median(abs(cell.error_closed_form) for cell in cells)
+    extended = median(abs(cell.error) for cell in cells)
+    said = (
+        f"Of a γ left out and predicted from the others, the closed form is {closed:.0%} off in "
+        f"the median over {counted(len(cells), 'cell')}, the extended model {extended:.0%}."
+    )
+    hits = Hits.of(cells)
+    if hits.told:
+        said += (
+            f" {hits.inside} of {hits.told} measurements lie inside the extended model's 95% "
+            "prediction interval"
+        )
+        wide = f"left out: {counted(hits.wide, 'interval')} too wide to tell anything"
+        said += f" ({wide})." if hits.wide else "."
+    elif hits.wide:
+        said += " All of its 95% prediction intervals are too wide to tell anything."
+    return said
 
 
 def held_out(evidence: Evidence, gamma: int, measured: float) -> HeldOut | None:

@@ -76,6 +76,7 @@ def _held_out(cell: HeldOut) -> dict[str, Any]:
         "speedup_ci": list(cell.ci) if cell.ci else None,
         "error": cell.error,
         "inside": cell.inside,
+        "wide": cell.wide,
         "extrapolated": cell.extrapolated,
         "acceptance_model": cell.acceptance,
         "closed_form": cell.closed_form,

@@ -17,11 +17,14 @@ _TOLD = 3  # comparisons of one claim that are shown, the others counted
 _VERDICTS = ("held", "not held", "not decided", "not measured")
 
 
-def print_claims(run: str, checked: Sequence[Checked], chosen: OutputFormat) -> None:
+def print_claims(
+    run: str, checked: Sequence[Checked], chosen: OutputFormat, detail: bool = False
+) -> None:
     """Print every claim with its verdict.
 
     Args:
         run: its name.
+        detail: with all comparisons, not only the most telling ones.
     """
     from specbench.analysis.claims import claims_document
 
@@ -30,7 +33,7 @@ def print_claims(run: str, checked: Sequence[Checked], chosen: OutputFormat) -> 
     elif chosen == OutputFormat.CSV:
         print_csv([_row(one) for one in checked])
     else:
-        _print_list(run, checked)
+        _print_list(run, checked, detail)
 
 
 def _row(one: Checked) -> dict[str, Any]:
@@ -43,11 +46,13 @@ def _row(one: Checked) -> dict[str, Any]:
         "source": claim.source,
         "verdict": answer.verdict,
         "reason": answer.reason,
-        "figures": " · ".join(f"{SAYS[one.supports]}: {figures(one)}" for one in answer.evidence),
+        "figures": " · ".join(
+            f"{SAYS[found.supports]}: {figures(found)}" for found in answer.evidence
+        ),
     }
 
 
-def _print_list(run: str, checked: Sequence[Checked]) -> None:
+def _print_list(run: str, checked: Sequence[Checked], detail: bool) -> None:
     from specbench.analysis.claims.words import EXPLAINED, SAYS, figures, most_telling
 
     counts: Counter[str] = Counter(one.answer.verdict for one in checked)
@@ -58,12 +63,13 @@ def _print_list(run: str, checked: Sequence[Checked]) -> None:
         label = f"{one.answer.verdict:<{_INDENT}}"
         print(_filled(one.claim.wording, label))
         print(_filled(f"source: {one.claim.source}", " " * _INDENT))
-        told = most_telling(one.answer.evidence, _TOLD)
+        found = one.answer.evidence
+        told = most_telling(found, len(found) if detail else _TOLD)
         for evidence in told:
             says = f"{SAYS[evidence.supports]:<{_HANGING}}{figures(evidence)}"
             print(_filled(says, " " * _INDENT, " " * _HANGING))
-        more = len(one.answer.evidence) - len(told)
-        reason = one.answer.reason + (f" ({more} not shown)" if more > 0 else "")
+        more = len(found) - len(told)
+        reason = one.answer.reason + (f" ({more} not shown: --detail)" if more > 0 else "")
         print(_filled(f"= {reason}", " " * _INDENT, "  "))
         print()
     print(_filled(EXPLAINED, hanging=" "))

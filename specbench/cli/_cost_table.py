@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.cli._output import beside_label, number, print_table
+from specbench.cli._output import beside_label, number, print_table, wrapped
 
 if TYPE_CHECKING:
     from specbench.analysis.fit import GroupFit
@@ -36,7 +36,8 @@ def print_costs(task: str, groups: Sequence[GroupFit], names: Mapping[str, str])
     for group in groups:
         if group.costs is not None and group.costs.d0 is None:
             whole = f"{_with_ends(group.costs.fixed)} + {_with_ends(group.costs.per_token)} γ"
-            print(f"{task}: a round of {names[group.key.drafter]} takes {whole}, in units of T1")
+            said = f"{task}: a round of {names[group.key.drafter]} takes {whole}, in units of T1"
+            print(wrapped(said, indent=""))
             print()
 
 

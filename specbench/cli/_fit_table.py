@@ -1,18 +1,20 @@
-"""The tables of ``specbench fit``: per task, what was fitted, then theory beside measurement.
+"""What ``specbench fit`` prints: per task what was fitted, and theory beside measurement.
 
-Predictions of gammas left out are in :mod:`specbench.cli._prediction_table`.
-
-Trees and adaptive drafts, which no single alpha describes, have a third one: depth by depth.
+By default a line per drafter and setting, at its fastest measured γ, then what holds of many in
+some sentences. With detail a line per γ, and three more tables: what a round costs, predictions of
+gammas left out (:mod:`specbench.cli._prediction_table`), and for trees and adaptive drafts, which
+no single alpha describes, acceptance depth by depth.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.fit import DIVERGED
-from specbench.analysis.names import gamma_label, printable, short_names
+from specbench.analysis.folding import fold_acceptance, fold_gaps
+from specbench.analysis.names import gamma_label, short_names, some
+from specbench.analysis.prediction import accuracy
 from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
     FORM_MARKS,
@@ -23,11 +25,13 @@ from specbench.cli._output import (
     percent,
     print_table,
     with_interval,
+    wrapped,
 )
 from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
 
 if TYPE_CHECKING:
     from specbench.analysis.fit import GammaFit, GroupFit, RunFit
+    from specbench.analysis.folding import Folded
 
 _FITTED = ("drafter", "T", "B", "α (95%)", "c (95%)", "v", "o", "noise")
 _COMPARED = (
@@ -43,63 +47,96 @@ _COMPARED = (
     "measured (95%)",
 )
 _BY_DEPTH = ("drafter", "T", "B", "γ", "tokens", " α at depth 1, 2, ...")
+_NOTES = (
+    "T temperature · B batch size · c, v, o in units of T1, the baseline's step time:",
+    "c per drafted token (of a tree: per level), v of a target forward over a whole",
+    "draft, from the least to the most over γ, o of the rest of a round, its mean ·",
+    "noise: by how much the two baselines of a block differ",
+    "error = predicted / measured - 1 · ~ interval or noise floor holds 1",
+)
 _LABEL_WIDTH = 13
 _DEPTHS_PER_LINE = 8
+_APART = 3  # verdicts of so many groups that are alike are told apart, those of more together
+
+Names = Mapping[str, str]
 
 
-def print_fit(run: RunFit) -> None:
-    """Print all tasks of a fitted run, in the order in which they were measured."""
+def print_fit(run: RunFit, detail: bool = False) -> None:
+    """Print all tasks of a fitted run, in the order in which they were measured.
+
+    Args:
+        detail: print every γ, and the tables of costs, predictions and depths.
+    """
     names = short_names(group.key.drafter for group in run.groups)
     for task in dict.fromkeys(group.key.setting.task for group in run.groups):
         groups = [group for group in run.groups if group.key.setting.task == task]
-        fitted: list[list[str]] = []
-        compared: list[list[str]] = []
-        by_depth: list[list[str]] = []
-        for group in groups:
-            label = names[group.key.drafter]
-            fitted += beside_label(label, [_fitted(group)], _LABEL_WIDTH)
-            compared += beside_label(label, _compared(group), _LABEL_WIDTH)
-            if group.draft_form != "chain":
-                by_depth += beside_label(label, _by_depth(group), _LABEL_WIDTH)
-        print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
-        _print_acceptance(task, groups, names)
-        print_costs(task, groups, names)
-        print_table(f"{task}: speedup, predicted and measured", _COMPARED, compared)
-        print_predictions(task, groups, names)
-        if by_depth:
-            print_table(f"{task}: acceptance by depth", _BY_DEPTH, by_depth, last_is_text=True)
-    print("T temperature · B batch size · c, v, o in units of the baseline's step time,")
-    print("c per drafted token (of a tree: per level)")
+        _print_task(task, groups, names, detail)
+    acceptance, gaps = (fold(run.groups, _APART) for fold in (fold_acceptance, fold_gaps))
+    _print_verdicts("Is acceptance i.i.d., the same α at every position?", acceptance, names)
+    _print_verdicts("Averaged over γ the closed form is", gaps, names)
+    if predicted := [group.prediction for group in run.groups if group.prediction]:
+        print(wrapped(accuracy(predicted), indent="", hanging="  "))
+        print()
+    _print_notes(run, detail)
+
+
+def _print_task(task: str, groups: Sequence[GroupFit], names: Names, detail: bool) -> None:
+    fitted: list[list[str]] = []
+    compared: list[list[str]] = []
+    by_depth: list[list[str]] = []
+    for group in groups:
+        label = names[group.key.drafter]
+        fitted += beside_label(label, [_fitted(group)], _LABEL_WIDTH)
+        points = group.points if detail else [_fastest(group.points)]
+        compared += beside_label(label, _compared(group, points), _LABEL_WIDTH)
+        if group.draft_form != "chain":
+            by_depth += beside_label(label, _by_depth(group), _LABEL_WIDTH)
+    print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
+    if not detail:
+        print_table(f"{task}: speedup at the fastest γ measured", _COMPARED, compared)
+        return
+    print_costs(task, groups, names)
+    print_table(f"{task}: speedup, predicted and measured", _COMPARED, compared)
+    print_predictions(task, groups, names)
+    if by_depth:
+        print_table(f"{task}: acceptance by depth", _BY_DEPTH, by_depth, last_is_text=True)
+
+
+def _print_verdicts(title: str, verdicts: Sequence[Folded], names: Names) -> None:
+    """Each verdict with whose it is; the names of many are counted."""
+    count = sum(len(verdict.groups) for verdict in verdicts)
+    if not count:
+        return
+    print(title)
+    for verdict in verdicts:
+        keys = [group.key for group in verdict.groups]
+        whose = some(f"{names[key.drafter]} ({key.setting})" for key in keys)
+        if len(keys) > 1:
+            whose = f"all {count}" if len(keys) == count else f"{len(keys)} of {count}, {whose}"
+        print(wrapped(f"{whose}: {verdict.text}"))
+    print()
+
+
+def _print_notes(run: RunFit, detail: bool) -> None:
+    print(*_NOTES, sep="\n")
     for line in form_notes({group.draft_form for group in run.groups}, "tokens"):
         print(line)
-    print("error = predicted / measured - 1 · ~ interval or noise floor holds 1")
-    if any(group.costs is not None for group in run.groups):
+    if detail and any(group.costs is not None for group in run.groups):
         print(*COST_NOTES, sep="\n")
-    if any(group.prediction is not None for group in run.groups):
+    if detail and any(group.prediction is not None for group in run.groups):
         print(*HELD_OUT_NOTES, sep="\n")
-    if any(point.gap is not None for group in run.groups for point in group.points):
+    if detail and any(point.gap is not None for group in run.groups for point in group.points):
         print(*GAP_NOTES, sep="\n")
     if any(point.lossless == DIVERGED for group in run.groups for point in group.points):
         print("* output DIVERGED from plain decoding: the speedup means nothing")
     if any(group.synthetic for group in run.groups):
         print(SYNTHETIC_NOTE)
+    if not detail:
+        print("every γ, costs of a round, predictions, gaps term by term, limits: --detail")
 
 
-def _print_acceptance(task: str, groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
-    """Per drafter whether one alpha describes it, equal verdicts of several settings once."""
-    verdicts: dict[tuple[str, str], list[str]] = {}
-    for group in groups:
-        if group.acceptance is not None:
-            found, setting = group.acceptance, group.key.setting
-            text = " ".join((found.sentence, found.spread_sentence)).strip()
-            where = f"T = {setting.temperature:g}, B = {setting.batch_size}"
-            verdicts.setdefault((names[group.key.drafter], text), []).append(where)
-    if verdicts:
-        print(printable(f"{task}: is acceptance i.i.d., the same α at every position?"))
-        for (name, text), settings in verdicts.items():
-            said = f"{name}, {'; '.join(settings)}: {text}"
-            print(textwrap.fill(printable(said), 80, initial_indent="  ", subsequent_indent="    "))
-        print()
+def _fastest(points: Sequence[GammaFit]) -> GammaFit:
+    return max(points, key=lambda point: (point.speedup or 0.0, -point.gamma))
 
 
 def _fitted(group: GroupFit) -> list[str]:
@@ -144,10 +181,10 @@ def _by_depth(group: GroupFit) -> list[list[str]]:
     return rows
 
 
-def _compared(group: GroupFit) -> list[list[str]]:
+def _compared(group: GroupFit, points: Sequence[GammaFit]) -> list[list[str]]:
     setting = group.key.setting
     rows: list[list[str]] = []
-    for point in group.points:
+    for point in points:
         first = not rows
         rows.append(
             [

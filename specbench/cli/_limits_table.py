@@ -1,14 +1,13 @@
-"""The last tables of ``specbench fit``: how far the run is from limits of hardware and drafting."""
+"""The end of ``specbench fit``: how far the run is from limits of hardware and drafting."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.names import gamma_label, printable, short_names
-from specbench.cli._output import beside_label, number, print_table
+from specbench.analysis.names import gamma_label, short_names
+from specbench.cli._output import beside_label, number, print_table, wrapped
 
 if TYPE_CHECKING:
     from specbench.analysis.limits import DraftingLimit, Limits, StepLimit, VerifyLimit
@@ -19,8 +18,57 @@ _DRAFTING = ("drafter", "T", "B", "γ", "verified", "accepted", "reference", "α
 _LABEL_WIDTH = 16
 
 
-def print_limits(limits: Limits) -> None:
-    """Print what is known, then what the run lacks for the rest."""
+def print_limits(limits: Limits, detail: bool = False) -> None:
+    """Print what is known, then what the run lacks for the rest.
+
+    Args:
+        detail: as tables instead of a sentence each.
+    """
+    if detail:
+        _print_tables(limits)
+    for sentence in (*([] if detail else _sentences(limits)), *limits.lacking):
+        print(wrapped(f"limits: {sentence}", indent="", hanging="  "))
+
+
+def _sentences(limits: Limits) -> list[str]:
+    """Each limit beside what was measured, from the least to the most."""
+    said = []
+    if limits.steps:
+        times = _span([1e3 * step.step_s for step in limits.steps], "{:.3g}")
+        moving = _span([step.bandwidth_share for step in limits.steps], "{:.0%}")
+        computing = _span([step.compute_share for step in limits.steps], "{:.0%}")
+        parts = [f"a plain decoding step takes {times} ms"]
+        if moving != "-":
+            parts.append(f"its bytes need {moving} of that at the measured peak bandwidth")
+        if computing != "-":
+            parts.append(f"its operations {computing} at the measured matmul rate")
+        said.append("; ".join(parts))
+    known = [limit for limit in limits.verification if limit.roofline is not None]
+    if known:
+        measured, roofline = (
+            _span([getattr(limit, name) for limit in known], "{:.2f}") for name in ("v", "roofline")
+        )
+        said.append(f"v is measured at {measured}; by the roofline it would be {roofline}")
+    if limits.drafting:
+        accepted, reference = (
+            _span([getattr(limit, name) for limit in limits.drafting], "{:.2f}")
+            for name in ("accepted", "reference")
+        )
+        said.append(
+            f"above T = 0 rounds accept {accepted} drafted tokens; the target's entropy sets "
+            f"{reference} for as many verified ones (a reference, no bound)"
+        )
+    return said
+
+
+def _span(values: Sequence[float | None], form: str) -> str:
+    """The least and the most of what is known, or a dash."""
+    known = [value for value in values if value is not None]
+    ends = dict.fromkeys(form.format(end) for end in (min(known), max(known))) if known else ["-"]
+    return " to ".join(ends)
+
+
+def _print_tables(limits: Limits) -> None:
     if limits.steps:
         rows = [row for step in limits.steps for row in _step(step)]
         print_table("limits: a plain decoding step", _STEPS, rows)
@@ -38,8 +86,6 @@ def print_limits(limits: Limits) -> None:
         print("accepted: drafted tokens per round · reference: what the target's entropy sets")
         print("for as many verified tokens (asymptotic, no bound) · max p: the target's, where")
         print("one-hot chains are evaluated: their α is above it by chance only")
-    for sentence in limits.lacking:
-        print(textwrap.fill(printable(f"limits: {sentence}"), 80, subsequent_indent="  "))
 
 
 def limits_document(limits: Limits) -> dict[str, Any]:

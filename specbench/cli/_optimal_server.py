@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from specbench.analysis.recommending.output_length import whole_tokens
-from specbench.cli._output import beside_label, number, print_table, printable
+from specbench.cli._output import beside_label, number, print_table, printable, wrapped
 
 if TYPE_CHECKING:
     from specbench.analysis.memory import Memory
@@ -60,7 +60,7 @@ def _print_crossovers(answer: Answer, names: Names) -> None:
     for schedule in found:
         assert schedule.crossover is not None
         where = f"{schedule.load}, {names[schedule.drafter]}"
-        print(_wrapped(f"{where}: {schedule.crossover.sentence}"))
+        print(wrapped(f"{where}: {schedule.crossover.sentence}"))
     print()
 
 
@@ -93,7 +93,7 @@ def _print_memory(answer: Answer, names: Names) -> None:
         print("Sequences that fit beside the weights (activations not counted), each as long")
         print("as prompt and answer of the longest task are on average")
         for name, memory in longest.items():
-            print(_wrapped(f"{name}: {_memory(memory)}"))
+            print(wrapped(f"{name}: {_memory(memory)}"))
         print()
 
 
@@ -119,12 +119,12 @@ def _print_lines(answer: Answer) -> None:
         print(textwrap.fill(told, 80, subsequent_indent="  "))
         for line in lines:
             if not line.text:
-                print(_wrapped(f"{line.engine}: not possible, {line.notes[0]}"))
+                print(wrapped(f"{line.engine}: not possible, {line.notes[0]}"))
             else:
                 print(f"  {line.engine}")
                 print(_command(printable(line.text)))
                 for note in line.notes:
-                    print(_wrapped(f"({note})", "    "))
+                    print(wrapped(f"({note})", "    "))
         print()
 
 
@@ -142,9 +142,3 @@ def _command(text: str) -> str:
         lines[-1] += f" {word}" if lines[-1] else word
         open_quote ^= word.count("'") % 2 == 1
     return textwrap.indent("\n".join(lines), "    ")
-
-
-def _wrapped(text: str, indent: str = "  ") -> str:
-    return textwrap.fill(
-        printable(text), 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
-    )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from specbench.analysis.names import gamma_label, printable, short_names
 from specbench.cli._optimal_server import print_server
-from specbench.cli._output import SYNTHETIC_NOTE, beside_label, number, print_table, with_interval
+from specbench.cli._output import (
+    SYNTHETIC_NOTE,
+    beside_label,
+    number,
+    print_table,
+    with_interval,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from specbench.analysis.recommending import Answer, Decision, DrafterAnswer
@@ -48,13 +54,6 @@ def print_answer(answer: Answer) -> None:
         print("trees and gamma=auto: only what was measured; γ is levels, or the longest draft")
     if any(group.fit.synthetic for group in answer.groups):
         print(SYNTHETIC_NOTE)
-
-
-def wrapped(text: str, indent: str = "  ") -> str:
-    """A sentence at 80 columns."""
-    return textwrap.fill(
-        printable(text), 80, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
-    )
 
 
 def _policy_rows(decision: Decision, names: Names) -> list[list[str]]:

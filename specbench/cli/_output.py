@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
@@ -16,11 +17,12 @@ from specbench.analysis.formats import form_notes as form_notes
 from specbench.analysis.formats import number as number
 from specbench.analysis.formats import percent as percent
 from specbench.analysis.formats import with_interval as with_interval
-from specbench.analysis.names import broken
+from specbench.analysis.names import broken, cut_in_middle
 from specbench.analysis.names import printable as printable
 from specbench.errors import SpecbenchError
 
-_WIDEST = 400
+_WIDTH, _WIDEST = 80, 400
+_LONGEST, _LONGEST_LABEL = 26, 60  # letters of a name: in a column of its own, over several lines
 
 
 class OutputFormat(StrEnum):
@@ -72,18 +74,29 @@ def print_notes(notes: Iterable[str]) -> None:
         print(printable(f"note: {note}"), file=sys.stderr)
 
 
+def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:
+    """A sentence in lines of 80 columns; options and spans stay whole."""
+    return textwrap.fill(
+        printable(text),
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_on_hyphens=False,
+    )
+
+
 def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Put a label before the first row; a long one goes on before the following rows.
 
     Args:
-        label: the name of all these rows.
+        label: the name of all these rows; cut in its middle if it is very long.
         rows: at least one; all of one length.
         width: characters per line of the label.
     """
     empty = [""] * len(rows[0])
+    lines = broken(cut_in_middle(printable(label), _LONGEST_LABEL), width)
     return [
-        [name, *(row or empty)]
-        for name, row in itertools.zip_longest(broken(printable(label), width), rows, fillvalue="")
+        [name, *(row or empty)] for name, row in itertools.zip_longest(lines, rows, fillvalue="")
     ]
 
 
@@ -111,9 +124,10 @@ def print_table(
         justify: Literal["left", "right"] = "left" if is_text else "right"
         table.add_column(printable(heading), justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*map(printable, row))
+        fields = [printable(field) for field in row]
+        table.add_row(*(cut_in_middle(text, _LONGEST) for text in fields[:texts]), *fields[texts:])
     # Never narrower than the table: rich would shorten numbers to fit.
     console = Console(highlight=False, markup=False, width=_WIDEST)
-    console.print(printable(title), style="bold")
+    console.print(cut_in_middle(printable(title), _WIDTH), style="bold")
     console.print(table)
     console.print()

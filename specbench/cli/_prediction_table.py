@@ -4,12 +4,10 @@ closed form and the measured speedup differ, then how far off both models are.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.gap import gap_verdict
-from specbench.analysis.names import printable
+from specbench.analysis.prediction import WIDE
 from specbench.cli._output import beside_label, number, percent, print_table, with_interval
 
 if TYPE_CHECKING:
@@ -21,14 +19,14 @@ _PREDICTED = (
     *("closed", "error", "held out (95%)", "error", "in"),
 )
 _GAP = ("drafter", "T", "B", "γ", "gap", "α", "short", "draft", "v", "o", "cut", "rest")
-_ERRORS = ("drafter", "T", "B", "closed", "extended", "left out: closed", "extended", "in")
+_ERRORS = ("drafter", "T", "B", "closed", "extended", "out: closed", "extended", "in", "wide")
 _LABEL_WIDTH = 13
-_WIDE = 10.0  # an interval whose ends differ by this factor says nothing
 
 HELD_OUT_NOTES = (
-    "held out = extended model fitted to the other γ, with the interval in which it",
-    "expects a measurement · closed: of the others' α and c · in: measured in it ·",
-    f"^ extrapolated · wide: too little for an interval within a factor of {_WIDE:g}",
+    "held out (out) = extended model fitted to the other γ, with the interval in",
+    "which it expects a measurement · closed: of the others' α and c · in: measured",
+    f"in it · wide: ends more than {WIDE:g}-fold apart, which say nothing and count neither",
+    "way, so that in is of the others · ^ extrapolated",
 )
 GAP_NOTES = (
     "gap = log(measured / closed form), the sum of α (not i.i.d.), short (drafts",
@@ -53,7 +51,6 @@ def print_predictions(task: str, groups: Sequence[GroupFit], names: Mapping[str,
         print_table(f"{task}: each γ predicted from the others", _PREDICTED, held_out)
     if gaps:
         print_table(f"{task}: from closed form to measured, log scale", _GAP, gaps)
-        _print_verdicts(task, groups, names)
     if errors:
         print_table(f"{task}: how far off speedups are, median (worst) over γ", _ERRORS, errors)
 
@@ -67,7 +64,7 @@ def _predicted(group: GroupFit) -> list[list[str]]:
             number(cell.measured),
             number(cell.closed_form),
             percent(cell.error_closed_form),
-            f"{cell.speedup:.2f} wide" if _wide(cell) else with_interval(cell.speedup, cell.ci),
+            f"{cell.speedup:.2f} wide" if cell.wide else with_interval(cell.speedup, cell.ci),
             percent(cell.error),
             _inside(cell) + ("^" if cell.extrapolated else " "),
         ]
@@ -75,42 +72,21 @@ def _predicted(group: GroupFit) -> list[list[str]]:
     ]
 
 
-def _wide(cell: HeldOut) -> bool:
-    return cell.ci is not None and cell.ci[1] > _WIDE * cell.ci[0]
-
-
 def _inside(cell: HeldOut) -> str:
-    return "-" if cell.inside is None or _wide(cell) else "yes" if cell.inside else "no"
+    return "-" if cell.inside is None or cell.wide else "yes" if cell.inside else "no"
 
 
 def _gap(group: GroupFit) -> list[list[str]]:
     known = [(point.gamma, point.gap) for point in group.points if point.gap is not None]
     return [
-        [*_place(group, index), str(gamma), *map(_share, (gap.total, *gap.terms.values()))]
+        [*_place(group, index), str(gamma), *map(percent, (gap.total, *gap.terms.values()))]
         for index, (gamma, gap) in enumerate(known)
     ]
-
-
-def _share(term: float) -> str:
-    text = percent(term)
-    return "0%" if text in ("+0%", "-0%") else text
 
 
 def _place(group: GroupFit, index: int) -> list[str]:
     setting = group.key.setting
     return ["", ""] if index else [f"{setting.temperature:g}", str(setting.batch_size)]
-
-
-def _print_verdicts(task: str, groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
-    print(printable(f"{task}: averaged over γ the closed form is"))
-    for group in groups:
-        gaps = [point.gap for point in group.points if point.gap is not None]
-        if gaps:
-            setting = group.key.setting
-            where = f"T = {setting.temperature:g}, B = {setting.batch_size}"
-            said = f"{names[group.key.drafter]}, {where}: {gap_verdict(gaps)}"
-            print(textwrap.fill(printable(said), 80, initial_indent="  ", subsequent_indent="    "))
-    print()
 
 
 def _errors(group: GroupFit) -> list[list[str]]:
@@ -119,13 +95,16 @@ def _errors(group: GroupFit) -> list[list[str]]:
     if own == (None, None):
         return []
     others = (left_out.errors_closed_form, left_out.errors) if left_out else (None, None)
-    return [[*_place(group, 0), *map(_scored, (*own, *others)), _hits(left_out)]]
+    return [[*_place(group, 0), *map(_scored, (*own, *others)), *_hits(left_out)]]
 
 
 def _scored(errors: Errors | None) -> str:
     return "-" if errors is None else f"{errors.median:.0%} ({errors.worst:.0%})"
 
 
-def _hits(prediction: Prediction | None) -> str:
-    told = [cell for cell in prediction.cells if _inside(cell) != "-"] if prediction else []
-    return f"{sum(cell.inside is True for cell in told)} of {len(told)}" if told else "-"
+def _hits(prediction: Prediction | None) -> tuple[str, str]:
+    """Hits of the intervals that say something, and how many say nothing."""
+    if prediction is None or prediction.hits == (0, 0, 0):
+        return "-", "-"
+    inside, told, wide = prediction.hits
+    return f"{inside} of {told}" if told else "-", str(wide or "-")

@@ -1,6 +1,7 @@
 """``specbench fit``: what a run says about each drafter, and how well theory predicts it.
 
 specbench fit results/main
+specbench fit results/main --detail
 specbench fit results/main --format csv > fit.csv
 specbench fit results/main --convention vllm
 specbench fit results/main --claims
@@ -37,6 +38,10 @@ def fit(
         bool,
         typer.Option("--claims", help="Hold what the literature says against the run, instead."),
     ] = False,
+    detail: Annotated[
+        bool,
+        typer.Option("--detail", help="Print every gamma and all tables; all of each claim."),
+    ] = False,
 ) -> None:
     """Fit alpha, c, v and the overhead of a run, and set theory beside the measured speedups.
 
@@ -48,6 +53,9 @@ def fit(
     Whether one α describes acceptance is tested against an α per position, with a p-value that
     holds where rounds of one conversation are alike (from 6 conversations on). Where one α is
     rejected, the model that predicts best a γ left out takes over, and a sentence says which.
+
+    A line per drafter and setting tells its fastest gamma; --detail has a line per gamma, and what
+    is told in sentences as tables. JSON and CSV hold all of it.
 
     The closed form knows alpha and c only. The extended model also knows v, o, how many tokens were
     really drafted and, where one α is rejected, how acceptance goes with depth; what it leaves over
@@ -76,6 +84,8 @@ def fit(
     chosen = OutputFormat.of(format)
     if convention is not None and claims:
         raise SpecbenchError("--convention and --claims are two answers", "Ask for one of them")
+    if convention is not None and detail:
+        raise SpecbenchError("--convention shows all that it has", "Leave --detail out")
     if convention is not None:
         _report(run, convention, chosen)
         return
@@ -90,24 +100,24 @@ def fit(
     loaded = load_run(run)
     fitted = fit_run(loaded)
     if claims:
-        _check_claims(loaded, fitted, chosen)
+        _check_claims(loaded, fitted, chosen, detail)
     elif chosen == OutputFormat.JSON:
         limits = limits_document(limits_of(loaded, fitted))
         print_json({**fit_document(fitted), "limits": limits})
     elif chosen == OutputFormat.CSV:
         print_csv(fit_rows(fitted))
     else:
-        print_fit(fitted)
+        print_fit(fitted, detail)
         print()
-        print_limits(limits_of(loaded, fitted))
+        print_limits(limits_of(loaded, fitted), detail)
     print_notes(fitted.warnings)
 
 
-def _check_claims(run: Run, fitted: RunFit, chosen: OutputFormat) -> None:
+def _check_claims(run: Run, fitted: RunFit, chosen: OutputFormat, detail: bool) -> None:
     from specbench.analysis.claims import check_claims
     from specbench.cli._claims_list import print_claims
 
-    print_claims(fitted.name, check_claims(run, fitted), chosen)
+    print_claims(fitted.name, check_claims(run, fitted), chosen, detail)
 
 
 def _report(run: Path, convention: str, chosen: OutputFormat) -> None:

@@ -3,7 +3,7 @@
 One panel per task, temperature and batch size. If acceptance were i.i.d., a drafter's points would
 lie on its dashed line. Where that is rejected, and another model predicted a draft length left out
 better, predictions use that one: the solid line. Deep positions are reached by few rounds, as their
-intervals show. Chains only.
+intervals show; those of fewer than ten are hollow. Chains only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from specbench.errors import SpecbenchError
 from specbench.plots import base
-from specbench.plots._settings import by_setting, setting_title, side_by_side
+from specbench.plots._settings import panels_by_setting, side_by_side
 from specbench.theory.acceptance import Iid
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _IID = (0, (4, 2))
 _BEYOND = 0.45  # the outermost positions: so far a line reaches
 _DODGE, _ROOM = 0.16, 0.7  # between drafters at one position, and for all of them
+_FEW = 10  # rounds of which a point says next to nothing
 
 
 def draw(positions: pd.DataFrame) -> Figure:
@@ -46,40 +47,27 @@ def draw(positions: pd.DataFrame) -> Figure:
     positions = base.with_series(positions)
     looks = base.named_looks(base.unique(positions["series"]))
     shifts = side_by_side(list(looks), _DODGE, _ROOM)
-    groups, columns = by_setting(positions)
-    figure, axes = base.panels(len(groups), columns)
-    for axis, group in zip(axes, groups, strict=True):
-        axis.set_title(setting_title(group), fontsize=9.5)
+    figure, panels = panels_by_setting(positions)
+    for axis, group in panels:
         for series, look in looks.items():
             rows = group[group["series"] == series].sort_values("position")
             if len(rows):
                 _drafter(axis, rows, look, shifts[series])
-    first = axes[0]
+    first, _ = panels[0]
     first.set_ylim(-0.03, 1.03)
     first.set_xlim(0.5 - _BEYOND / 2, float(positions["position"].max()) + 0.5 + _BEYOND / 2)
     first.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     base.put_title(figure, positions, "Acceptance by position in the draft")
     figure.supxlabel("position in the draft (tokens)", fontsize=10)
     figure.supylabel("accepted / evaluated at the position", fontsize=10)
-    base.legend(figure, _legend(looks))
+    base.legend(figure, _legend(looks, bool((positions["evaluated"] < _FEW).any())))
     return figure
 
 
 def _drafter(axis: Axes, rows: pd.DataFrame, look: base.Series, shift: float) -> None:
-    axis.errorbar(
-        rows["position"] + shift,
-        rows["alpha"],
-        yerr=base.error_bars(rows["alpha_low"], rows["alpha"], rows["alpha_high"]),
-        linestyle="none",
-        marker=look.marker,
-        markersize=5.5,
-        color=look.colour,
-        markeredgecolor=base.INK,
-        markeredgewidth=0.5,
-        elinewidth=1.0,
-        capsize=2,
-        zorder=3,
-    )
+    few = rows["evaluated"] < _FEW
+    _measured(axis, rows[~few], look, shift, look.colour)
+    _measured(axis, rows[few], look, shift, "white")
     ends = [float(rows["position"].min()) - _BEYOND, float(rows["position"].max()) + _BEYOND]
     alpha = float(rows["iid_alpha"].iloc[0])
     axis.plot(
@@ -106,7 +94,27 @@ def _drafter(axis: Axes, rows: pd.DataFrame, look: base.Series, shift: float) ->
     )
 
 
-def _legend(looks: dict[str, base.Series]) -> list[Line2D]:
+def _measured(axis: Axes, rows: pd.DataFrame, look: base.Series, shift: float, fill: str) -> None:
+    if not len(rows):
+        return
+    axis.errorbar(
+        rows["position"] + shift,
+        rows["alpha"],
+        yerr=base.error_bars(rows["alpha_low"], rows["alpha"], rows["alpha_high"]),
+        linestyle="none",
+        marker=look.marker,
+        markersize=5.5,
+        color=look.colour,
+        markerfacecolor=fill,
+        markeredgecolor=look.colour if fill == "white" else base.INK,
+        markeredgewidth=0.9 if fill == "white" else 0.5,
+        elinewidth=1.0,
+        capsize=2,
+        zorder=3,
+    )
+
+
+def _legend(looks: dict[str, base.Series], few: bool) -> list[Line2D]:
     handles = [base.heading("Drafter")]
     for series, look in looks.items():
         handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
@@ -116,6 +124,7 @@ def _legend(looks: dict[str, base.Series]) -> list[Line2D]:
         *handles,
         base.heading("Acceptance"),
         base.mark("o", "full", "measured"),
+        *([base.mark("o", "none", f"in fewer than {_FEW} rounds")] if few else []),
         base.error_bar_handle(),
         iid,
         Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="model in its place"),

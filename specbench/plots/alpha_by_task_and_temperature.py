@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator
 
+from specbench.analysis.names import cut_in_middle
 from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.plots._settings import by_series
@@ -55,7 +56,9 @@ def draw(points: pd.DataFrame) -> Figure:
     first.set_xlim(-0.6, len(tasks) - 0.4)
     first.set_ylim(-0.03, 1.03)
     first.xaxis.set_major_locator(FixedLocator(range(len(tasks))))
-    first.xaxis.set_major_formatter(FixedFormatter([base.wrapped(task, 14) for task in tasks]))
+    first.xaxis.set_major_formatter(
+        FixedFormatter([base.wrapped(cut_in_middle(task, 28), 14) for task in tasks])
+    )
     for axis in axes:
         axis.tick_params(axis="x", labelsize=8, rotation=25)
         for label in axis.get_xticklabels():

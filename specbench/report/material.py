@@ -14,6 +14,7 @@ import pandas as pd
 from specbench.analysis.checking import Violations, violations
 from specbench.analysis.claims import Checked, check_claims
 from specbench.analysis.fit import GroupFit, RunFit, Setting, fit_run
+from specbench.analysis.folding import Folded
 from specbench.analysis.frame import points_frame
 from specbench.analysis.limits import Limits, limits_of
 from specbench.analysis.more_frames import forwards_frame, positions_frame
@@ -23,6 +24,7 @@ from specbench.analysis.recommending import Answer, recommend
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
+from specbench.report.fields import places
 from specbench.report.parts import Field, Part, Rows
 from specbench.report.pictures import pictures
 
@@ -69,6 +71,17 @@ class Material:
             for setting, groups in self.settings.items()
         ]
         return [group for group in found if group.rows]
+
+    def folded(
+        self, groups: Sequence[GroupFit], fold: Callable[[Sequence[GroupFit]], Sequence[Folded]]
+    ) -> list[list[Field]]:
+        """A row for every verdict on one drafter: its name, the settings, and what is said."""
+        rows: list[list[Field]] = []
+        for drafter in dict.fromkeys(group.key.drafter for group in groups):
+            for verdict in fold([group for group in groups if group.key.drafter == drafter]):
+                where = places([group.key.setting for group in verdict.groups], self.settings)
+                rows.append([self.names[drafter], "; ".join(where), verdict.text])
+        return rows
 
     @property
     def failed(self) -> Sequence[CellRecord]:

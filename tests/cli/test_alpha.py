@@ -51,6 +51,15 @@ def at_home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def traced(specbench, home: Path) -> str:
+    """A text at two temperatures with a drafter traced on it, made once; copies are damaged."""
+    if not (home / "whole").exists():
+        made = specbench("alpha", *OPTIONS, "--drafter", "ngram", "--gamma", "1", "--out", "whole")
+        assert made.code == 0, made.err
+    return "whole"
+
+
 def test_a_text_is_made_once_and_drafters_are_added_to_it(specbench, home: Path):
     first = specbench("alpha", *OPTIONS, "--drafter", "ngram", "--gamma", "1,2,4", "--out", "a")
     assert first.code == 0, first.err
@@ -159,11 +168,8 @@ def test_a_run_without_traces_or_with_other_prompts(specbench, home: Path):
     (home / "mine.jsonl").write_text(prompts)
 
 
-def test_a_run_whose_text_is_gone(specbench, home: Path):
-    made = specbench("alpha", *OPTIONS, "--drafter", "ngram", "--gamma", "1", "--out", "whole")
-    assert made.code == 0, made.err
-
-    folder = copied("whole", "textless")
+def test_a_run_whose_text_is_gone(specbench, traced: str):
+    folder = copied(traced, "textless")
     cells = (folder / "cells.jsonl").read_text().splitlines(keepends=True)
     (folder / "cells.jsonl").write_text("")
     line = specbench("alpha", "textless", "--drafter", "early-exit:1").error_line
@@ -175,7 +181,7 @@ def test_a_run_whose_text_is_gone(specbench, home: Path):
     assert "warning: there is no plain decoding of mine at T = 0: it is left out" in half.err
     assert half.out.count("early-exit:1") == 1
 
-    folder = copied("whole", "tableless")
+    folder = copied(traced, "tableless")
     for table in (folder / "requests").iterdir():
         table.unlink()
     line = specbench("alpha", "tableless", "--drafter", "early-exit:1").error_line
@@ -183,10 +189,8 @@ def test_a_run_whose_text_is_gone(specbench, home: Path):
     assert "is missing" in line
 
 
-def test_a_damaged_trace_is_named(specbench, home: Path):
-    made = specbench("alpha", *OPTIONS, "--drafter", "ngram", "--out", "torn")
-    assert made.code == 0, made.err
-    file = home / "torn" / "diagnostics" / "traces.jsonl"
+def test_a_damaged_trace_is_named(specbench, traced: str):
+    file = copied(traced, "torn") / "diagnostics" / "traces.jsonl"
     file.write_text(file.read_text().replace('"alpha":', '"alpha":"x","y":', 1))
     line = specbench("alpha", "torn").error_line
     assert "traces.jsonl line 1: alpha" in line

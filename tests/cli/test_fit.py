@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from specbench.analysis.formats import number
 from tests.simulate import SimulatedDrafter, simulate_run
 
 Command = Callable[..., Any]
+EXAMPLE = Path(__file__).parents[2] / "results" / "example"
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +36,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_tables_fit_80_columns_and_notes_go_to_stderr(specbench: Command, run: str) -> None:
-    result = specbench("fit", run)
+@pytest.mark.parametrize("options", [(), ("--detail",)])
+def test_tables_fit_80_columns_and_notes_go_to_stderr(
+    specbench: Command, run: str, options: tuple[str, ...]
+) -> None:
+    result = specbench("fit", run, *options)
     assert result.code == 0
     lines = result.out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -52,7 +57,7 @@ def test_tables_fit_80_columns_and_notes_go_to_stderr(specbench: Command, run: s
 def test_a_row_reads_as_what_was_measured(specbench: Command, run: str) -> None:
     group = json.loads(specbench("fit", run, "--format", "json").out)["groups"][-1]
     assert (group["drafter"], group["task"], group["temperature"]) == ("ngram", "chat", 1.0)
-    out = specbench("fit", run).out
+    out = specbench("fit", run, "--detail").out
     fitted_table, compared_table = out[out.index("chat: fitted") :].split("chat: speedup")
     fitted, compared = (
         [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("ngram")][-1]
@@ -65,6 +70,34 @@ def test_a_row_reads_as_what_was_measured(specbench: Command, run: str) -> None:
     assert compared.split()[3] == "1"
     assert f"{point['closed_form']:.2f}" in compared
     assert compared.endswith(f"{point['speedup']:.2f} {low}–{high}")
+
+
+def test_without_detail_a_line_per_drafter_tells_its_fastest_gamma(
+    specbench: Command, run: str
+) -> None:
+    groups = json.loads(specbench("fit", run, "--format", "json").out)["groups"]
+    out = specbench("fit", run).out
+    table = out.partition("chat: speedup at the fastest γ measured\n")[2].partition("\n\n")[0]
+    lines = [line for line in table.splitlines() if line.startswith("ngram")]
+    chat = [g for g in groups if g["task"] == "chat" and g["drafter"] == "ngram"]
+    for line, group in zip(lines, chat, strict=True):
+        best = max(group["points"], key=lambda point: point["speedup"])
+        assert line.split()[3] == str(best["gamma"])
+        assert f"{best['speedup']:.2f} " in line
+
+
+def test_what_holds_of_many_is_told_once_with_their_number(specbench: Command) -> None:
+    out = specbench("fit", str(EXAMPLE)).out
+    words = " ".join(out.split())
+    assert len(out.splitlines()) <= 125
+    assert words.count("Whether acceptance is i.i.d. can't be told") == 1
+    assert "all 32: Whether acceptance is i.i.d. can't be told: 3 conversations" in words
+    assert words.count("Of a γ left out and predicted from the others") == 1
+
+
+def test_a_convention_has_no_detail(specbench: Command, run: str) -> None:
+    line = specbench("fit", run, "--convention", "vllm", "--detail").error_line
+    assert "--detail" in line
 
 
 def test_csv_has_a_row_per_gamma(specbench: Command, run: str) -> None:
@@ -114,9 +147,9 @@ def test_trees_and_adaptive_drafts_show_acceptance_by_depth(
     }
     run = str(simulate_run(tmp_path / "run", drafters, gammas=(2, 10), prompts=6))
     document = json.loads(specbench("fit", run, "--format", "json").out)
-    out = specbench("fit", run).out
+    out = specbench("fit", run, "--detail").out
     assert max(map(len, out.splitlines())) <= 80
-    _, depths = out.split("code: acceptance by depth")
+    depths = out.split("code: acceptance by depth")[1].partition("\n\n")[0]
     assert "ngram" not in depths
     tree, auto = document["groups"][0]["points"][0], document["groups"][1]["points"][1]
     alphas = "  ".join(f"{alpha:.2f}".removeprefix("0") for alpha in tree["alpha_by_position"])
@@ -138,7 +171,7 @@ def test_the_verdict_on_acceptance_is_one_sentence(specbench: Command, tmp_path:
     assert max(map(len, out.splitlines())) <= 80
     sentence = group["acceptance"]["sentence"]
     assert "not i.i.d." in sentence
-    assert f"medusa:x, T = 0, B = 1: {sentence}" in " ".join(out.split())
+    assert f"medusa:x (code, T = 0, batch 1): {sentence}" in " ".join(out.split())
 
 
 def test_a_run_in_another_tools_convention(specbench: Command, run: str) -> None:
@@ -192,7 +225,7 @@ def test_gammas_left_out_are_predicted(specbench: Command, tmp_path: Path) -> No
         )
     )
     group = json.loads(specbench("fit", run, "--format", "json").out)["groups"][0]
-    result = specbench("fit", run)
+    result = specbench("fit", run, "--detail")
     assert max(map(len, result.out.splitlines())) <= 80
     words = " ".join(result.out.split())
     for cell in group["prediction"]["held_out"]:
@@ -202,9 +235,10 @@ def test_gammas_left_out_are_predicted(specbench: Command, tmp_path: Path) -> No
     assert "the largest term is v > 1" in sentence
     assert "each γ predicted from the others" in words
     costs, errors = group["costs"], group["errors"]
-    d0, c = (f"{costs[name]:.3f}" for name in ("d0", "c"))
+    d0, c = (number(costs[name], 3) for name in ("d0", "c"))
     assert f"fitted {d0} {c} " in words
-    assert f"low {costs['d0_ci'][0]:.3f} {costs['c_ci'][0]:.3f} " in words
+    low = [number(costs[f"{name}_ci"][0], 3) for name in ("d0", "c")]
+    assert f"low {' '.join(low)} " in words
     assert f"mean {group['c']:.3f} {group['overhead']:.3f} " in words
     scored = (errors["closed_form"], errors["extended"], group["prediction"]["errors_closed_form"])
     for both in (*scored, group["prediction"]["errors"]):

@@ -45,6 +45,8 @@ def test_every_claim_is_told_in_80_columns(specbench: Command, run: str) -> None
     for claim in CLAIMS:
         assert claim.wording in words
         assert claim.source in words
+    assert "not shown: --detail" in words
+    assert "not shown" not in specbench("fit", run, "--claims", "--detail").out
     heads = [line.split("  ")[0] for line in lines if line and not line.startswith((" ", "("))]
     assert set(heads[1:]) <= {"held", "not held", "not decided", "not measured"} | set(heads[:1])
 
@@ -71,13 +73,27 @@ def test_two_answers_at_once_are_refused(specbench: Command, run: str) -> None:
     assert "--convention and --claims" in error
 
 
+def span(values: list[float], unit: float, form: str) -> str:
+    """From the least to the most."""
+    ends = (format(unit * end, form) for end in (min(values), max(values)))
+    return " to ".join(dict.fromkeys(ends))
+
+
 def test_fit_shows_the_limits(specbench: Command, run: str) -> None:
-    out = specbench("fit", run).out
+    out = specbench("fit", run, "--detail").out
     assert max(map(len, out.splitlines())) <= 80
-    assert "limits: a plain decoding step" in out
-    assert "limits: verification" in out
+    assert "limits: a plain decoding step\n" in out
+    assert "limits: verification (v), over drafters and tasks\n" in out
     assert "entropy was not recorded" in " ".join(out.split())
     limits = json.loads(specbench("fit", run, "--format", "json").out)["limits"]
+    told = " ".join(specbench("fit", run).out.split())
+    times, verified = (
+        [one[name] for one in limits[part]]
+        for part, name in (("steps", "step_s"), ("verification", "v"))
+    )
+    assert f"a plain decoding step takes {span(times, 1e3, '.3g')} ms; its bytes need" in told
+    assert f"v is measured at {span(verified, 1, '.2f')}; by the roofline it would be 1.00" in told
+    assert "entropy was not recorded" in told
     assert len(limits["steps"]) == 2 * 2 * 2
     assert limits["verification"][0]["roofline_v"] == 1.0
     assert limits["drafting"] == []

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     "words",
     [
         ("fit",),
+        ("fit", "--detail"),
         ("fit", "--claims"),
         ("fit", "--format", "json"),
         ("fit", "--format", "csv"),
@@ -72,6 +74,34 @@ def test_data_says_which_characters_they_were(specbench: Command, run: str) -> N
     assert document["cells"][0]["task"] == f"code{HOSTILE}"
     rows = csv.DictReader(io.StringIO(specbench("compare", run, run, "--format", "csv").out))
     assert next(rows)["task"] == "code" + printable(HOSTILE)
+
+
+def test_long_names_are_cut_in_tables(specbench: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.02)}
+    simulate_run(folder, drafters, gammas=(1, 2, 4), prompts=6, tokens=32)
+    cells = folder / "cells.jsonl"
+    text = cells.read_text()
+    for name in ("code", "ngram"):
+        text = text.replace(f'"{name}"', f'"{name * 60}"')
+    cells.write_text(text)
+    for words in (("fit",), ("fit", "--detail"), ("fit", "--claims"), ("optimal-gamma",)):
+        result = specbench(words[0], str(folder), *words[1:])
+        assert result.code == 0
+        lines = [x for x in result.out.splitlines() if not x.startswith("  --drafter")]  # to type
+        assert max(map(len, lines)) <= 100, words
+    compared = specbench("compare", str(folder), str(folder))
+    assert max(map(len, compared.out.splitlines()[:-2])) <= 100
+
+
+def test_figures_of_hostile_names_say_nothing_of_their_own(
+    specbench: Command, run: str, tmp_path: Path
+) -> None:
+    words = ("--figure", "speedup-vs-gamma", "--format", "svg", "--out", str(tmp_path))
+    result = specbench("plot", run, *words)
+    assert result.code == 0
+    assert all(line.startswith("note: ") for line in result.err.splitlines())
+    assert not UNSAFE & set((tmp_path / "speedup-vs-gamma.svg").read_text())
 
 
 @pytest.mark.parametrize("text", ["翻訳タスク", "α ≤ 4 · τ…", "模型🚀", "a\u00a0b", r"C:\new"])

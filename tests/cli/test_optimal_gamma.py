@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from specbench.records import files
 from specbench.theory import closed_form
 from tests.simulate import SimulatedDrafter, simulate_run
 
-ROOT = Path(__file__).resolve().parents[2]
 Command = Callable[..., Any]
 
 
@@ -74,6 +72,7 @@ def test_alpha_may_be_another_and_c_higher(specbench: Command) -> None:
     out = specbench(*words).out
     assert "  α = 0.75: best γ = 9 gives " in out
     assert "Some draft pays up to c = 0.8, γ = 11 up to 0.332." in out
+    assert out.count("; γ = 11 gives ") == 2
 
 
 def test_csv_is_the_same_curve(specbench: Command) -> None:
@@ -269,44 +268,46 @@ def test_a_policy_is_written_and_lines_for_other_engines_are_shown(
     assert "no folder" in nowhere.error_line
 
 
-def _imported(code: str) -> set[str]:
-    """Top-level modules of a process of its own after this code."""
-    lines = (
-        "import contextlib, io, sys",
-        "with contextlib.redirect_stdout(io.StringIO()):",
-        f"    {code}",
-        "print(*sorted({name.partition('.')[0] for name in sys.modules}))",
+def test_an_undecided_policy_is_not_told_as_a_no(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.02)}
+    run = simulate_run(
+        tmp_path / "run", drafters, gammas=(1, 2), batch_sizes=(1, 2), prompts=1, tokens=12
     )
-    result = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    return set(result.stdout.split())
+    out = specbench("optimal-gamma", str(run)).out
+    policy = out.partition("One policy for a load that varies")[2].partition("\n\n")[0]
+    assert "undecided" in policy
+    assert "do not speculate" not in policy
 
 
-def _imported_by_commands(*commands: tuple[str, ...]) -> set[str]:
-    return _imported(
-        "import specbench.cli.main as command\n"
-        f"    for words in {list(map(list, commands))!r}:\n"
-        "        try: command.main(words)\n"
-        "        except SystemExit as ending: assert ending.code == 0, ending.code"
-    )
+def test_what_memory_holds_is_told_by_the_sequence(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"model:x": SimulatedDrafter(0.7, 0.02, weight_bytes=10**8)}
+    cost = {"weight_bytes": 1e9, "kv_bytes_per_token": 1e5, "drafter_kv_bytes_per_token": 1e4}
+    run = simulate_run(tmp_path / "run", drafters, gammas=(1,), prompts=4, cost=cost)
+    cells = run / "cells.jsonl"
+    lines = [json.loads(line) for line in cells.read_text().splitlines()]
+    for line in lines:
+        line["memory_capacity_bytes"] = 10**10
+    cells.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = " ".join(specbench("optimal-gamma", str(run)).out.split())
+    (group,) = json.loads(specbench("optimal-gamma", str(run), "--format", "json").out)["groups"]
+    memory = group["memory"]
+    without, beside = memory["sequences_without_drafter"], memory["sequences_with_drafter"]
+    assert f"model:x: sequences of {memory['context_tokens']:.0f} tokens: {without:,}" in said
+    assert f"{without:,} without the drafter, {beside:,} with it" in said
 
 
-def test_two_numbers_import_nothing_heavy() -> None:
-    heavy = {"torch", "numpy", "pandas", "scipy", "pyarrow", "matplotlib"}
-    words = ("optimal-gamma", "--alpha", "0.8", "--cost", "0.02")
-    assert not _imported_by_commands(words) & heavy
-    # Some versions of typer import pydantic by themselves, so this looks at the function alone.
-    code = "import specbench.cli.optimal_gamma as m; m.optimal_gamma(alpha='0.8', cost='0.02')"
-    assert not _imported(code) & {*heavy, "pydantic"}
+def test_a_full_disk_leaves_the_policy_that_is_there(
+    specbench: Command, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("old")
 
+    def full(path: Path, data: bytes) -> None:
+        path.write_bytes(data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-def test_runs_are_answered_fitted_and_drawn_without_torch(run: str, tmp_path: Path) -> None:
-    plot = ("plot", run, "--out", str(tmp_path), "--format", "svg")
-    modules = _imported_by_commands(("optimal-gamma", run), ("fit", run), plot)
-    assert {"pandas", "matplotlib"} <= modules  # so this did look at what was loaded
-    assert not modules & {"torch", "transformers"}
+    monkeypatch.setattr(files, "_write_synced", full)
+    line = specbench("optimal-gamma", run, "--policy", str(file)).error_line
+    assert f"cannot write the policy to {file}: the disk is full" in line
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]

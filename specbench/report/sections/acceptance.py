@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.analysis.fit import GroupFit
+from specbench.analysis.folding import fold_acceptance
 from specbench.analysis.formats import number
 from specbench.report import fields
 from specbench.report.material import Material
@@ -46,15 +47,8 @@ def section(material: Material) -> Sequence[Part]:
 
 
 def _verdicts(tested: Sequence[GroupFit], material: Material) -> Table:
-    """Equal verdicts of one drafter in several settings once."""
-    said: dict[tuple[str, str], list[str]] = {}
-    for group in tested:
-        found = group.acceptance
-        assert found is not None
-        sentence = f"{found.sentence} {found.spread_sentence}".strip()
-        where = said.setdefault((material.names[group.key.drafter], sentence), [])
-        where += fields.places([group.key.setting], material.settings)
-    rows = [[name, "; ".join(where), sentence] for (name, sentence), where in said.items()]
+    """Verdicts of one drafter that are alike in several settings once."""
+    rows = material.folded(tested, fold_acceptance)
     return Table("Verdicts", _VERDICT, [Rows(rows)], frozenset({"setting", "verdict"}))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from specbench.analysis.fit import GammaFit, GroupFit
+from specbench.analysis.folding import fold_gaps
 from specbench.analysis.formats import MISSING, number, percent, signed
-from specbench.analysis.gap import TERMS, Gap, MeanGap, mean_gap, told_together
+from specbench.analysis.gap import TERMS, Gap
+from specbench.analysis.prediction import WIDE, accuracy
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Paragraph, Part, Rows, Table
@@ -29,6 +30,7 @@ _HELD_OUT_NOTES = (
     "held out: the extended model fitted to the other γ, with the interval in which it expects a "
     "measurement; closed form: from α and c of the others",
     "^ smaller or larger than all others, so everything was extrapolated",
+    f"wide: an interval whose ends differ by a factor of more than {WIDE:g}, which tells nothing",
 )
 _GAP = ("drafter", "γ", "gap", *TERMS.values())
 _GAP_NOTES = (
@@ -47,13 +49,13 @@ def section(material: Material) -> Sequence[Part]:
     if not material.groups:
         return []
     name_of = material.names
-    predicted = [group for group in material.groups if group.prediction is not None]
+    known = [group.prediction for group in material.groups if group.prediction is not None]
     gaps = [group for group in material.groups if any(point.gap for point in group.points)]
-    parts: list[Part] = [Paragraph(_summary(predicted) if predicted else _TOO_FEW)]
+    parts: list[Part] = [Paragraph(accuracy(known) if known else _TOO_FEW)]
     if gaps:
         parts.append(_words(gaps, material))
     parts += material.pictures(FIGURES)
-    if predicted:
+    if known:
         rows = material.by_setting(lambda group: _held_out(group, name_of[group.key.drafter]))
         notes, texts = _HELD_OUT_NOTES, frozenset({"inside"})
         parts.append(Table("Each γ predicted from the others", _HELD_OUT, rows, texts, notes))
@@ -64,40 +66,9 @@ def section(material: Material) -> Sequence[Part]:
     return parts
 
 
-def _summary(predicted: Sequence[GroupFit]) -> str:
-    """Both models over all gammas that were left out."""
-    known = [group.prediction for group in predicted if group.prediction is not None]
-    cells = [cell for prediction in known for cell in prediction.cells]
-    closed = median(abs(cell.error_closed_form) for cell in cells)
-    extended = median(abs(cell.error) for cell in cells)
-    told = [cell.inside for cell in cells if cell.inside is not None]
-    inside = ""
-    if told:
-        inside = (
-            f" {sum(told)} of {len(told)} measurements lie inside the extended model's 95% "
-            "prediction interval."
-        )
-    return (
-        f"Of a γ left out and predicted from the others, the closed form is {closed:.0%} off in "
-        f"the median over {len(cells)} cells, the extended model {extended:.0%}.{inside}"
-    )
-
-
 def _words(groups: Sequence[GroupFit], material: Material) -> Table:
     """One row for all settings in which a drafter's closed form errs the same way."""
-    alike: dict[tuple[str, str, str], list[tuple[GroupFit, MeanGap]]] = {}
-    for group in groups:
-        found = mean_gap([point.gap for point in group.points if point.gap is not None])
-        key = (material.names[group.key.drafter], found.way, found.term)
-        alike.setdefault(key, []).append((group, found))
-    rows = [
-        [
-            name,
-            "; ".join(fields.places([group.key.setting for group, _ in here], material.settings)),
-            told_together([found for _, found in here]),
-        ]
-        for (name, *_), here in alike.items()
-    ]
+    rows = material.folded(groups, fold_gaps)
     columns, texts = ("drafter", "settings", "in words"), frozenset({"settings", "in words"})
     return Table("Where the closed form goes wrong", columns, [Rows(rows)], texts, _WORDS_NOTES)
 
@@ -115,7 +86,7 @@ def _held_out(group: GroupFit, name: str) -> list[list[Field]]:
             percent(cell.error_closed_form),
             fields.measured(cell.speedup, cell.ci),
             percent(cell.error),
-            inside[cell.inside] + ("^" if cell.extrapolated else ""),
+            ("wide" if cell.wide else inside[cell.inside]) + ("^" if cell.extrapolated else ""),
         ]
         for cell in group.prediction.cells
     ]

@@ -139,9 +139,7 @@ def test_the_recorded_run_violates_nothing(tmp_path: Path) -> None:
     assert told(plant(tmp_path / "copy", lambda record, *_: record)) == []
 
 
-@pytest.mark.parametrize(
-    "lie", [accepts_more_than_was_drafted, has_a_token_more_than_was_emitted]
-)
+@pytest.mark.parametrize("lie", [accepts_more_than_was_drafted, has_a_token_more_than_was_emitted])
 def test_no_estimate_rests_on_counts_that_cannot_be(tmp_path: Path, lie: Lie) -> None:
     folder = plant(tmp_path / "copy", lie)
     run = load_run(folder)
@@ -176,7 +174,7 @@ def test_a_line_that_says_other_than_its_rounds_is_named_with_both_sides(
 
 def test_a_damaged_baseline_leaves_the_lines_beside_it_unchecked(tmp_path: Path) -> None:
     folder = plant(tmp_path / "copy", lambda record, *_: record)
-    (file,) = (folder / "rounds").glob("*-first-*")
+    (file,) = (folder / "rounds").glob("code-t0-*-first-*")
     file.write_bytes(b"PAR1")
     assert told(folder) == []
 

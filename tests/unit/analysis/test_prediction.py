@@ -11,7 +11,7 @@ import pytest
 from specbench.analysis.evidence import Evidence, evidence_of
 from specbench.analysis.fit import GroupFit, fit_run
 from specbench.analysis.left_out import jackknife, tokens_of_round
-from specbench.analysis.prediction import Prediction, held_out, predict
+from specbench.analysis.prediction import HeldOut, Prediction, accuracy, held_out, predict
 from specbench.records.store import load_run
 from specbench.theory import closed_form
 from specbench.theory.acceptance import Counts, Iid, MonotoneHazard, PerPosition
@@ -242,3 +242,17 @@ def test_one_conversation_is_predicted_without_an_interval(tmp_path: Path) -> No
     assert one.prediction is not None
     assert {(cell.ci, cell.inside) for cell in one.prediction.cells} == {(None, None)}
     assert one.costs.c.ci is None
+
+
+def test_an_interval_that_says_nothing_counts_neither_way() -> None:
+    ends = {1: (1.4, 1.6), 2: (1.6, 1.7), 4: (0.1, 9.0), 8: None}
+    cells = tuple(HeldOut(g, 1.5, 1.5, ci, 1.8, False, "iid") for g, ci in ends.items())
+    assert [cell.wide for cell in cells] == [False, False, True, False]
+    prediction = Prediction(cells)
+    assert prediction.hits == (1, 2, 1)
+    said = accuracy([prediction, prediction])
+    assert "the closed form is 20% off in the median over 8 cells, the extended model 0%." in said
+    assert "2 of 4 measurements lie inside the extended model's 95% prediction interval" in said
+    assert said.endswith("(left out: 2 intervals too wide to tell anything).")
+    assert accuracy([Prediction(cells[2:])]).endswith("are too wide to tell anything.")
+    assert accuracy([Prediction(cells[3:])]).endswith("the extended model 0%.")

@@ -1,4 +1,4 @@
-"""Lines of `cells.jsonl` that somebody else wrote: refused in one sentence, led out of by a hint."""
+"""Lines of `cells.jsonl` that somebody else wrote: refused in a sentence, or led around."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "cell_id", ["../../etc/passwd", "/etc/passwd", "a/b", "a\\b", "..", ".a", "-a", "a'b", "a\n", ""]
+    "cell_id",
+    ["../../etc/passwd", "/etc/passwd", "a/b", "a\\b", "..", ".a", "-a", "a'b", "a\n", ""],
 )
 def test_an_id_that_is_no_file_name_is_refused(cell_id: str) -> None:
     record = samples.record(samples.cell())

@@ -1,4 +1,4 @@
-"""Claims about acceptance, and what all claims have: a source, and a reason where nothing is told."""
+"""Claims about acceptance, and what all claims have: a source, a reason where nothing is told."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def test_trees(tmp_path: Path, tree: float, chain: float, verdict: str, tokens: 
         assert found["tree-commits-3-to-5"].verdict == tokens
 
 
-
 def test_one_prompt_decides_nothing_and_breaks_nothing(tmp_path: Path) -> None:
     options = {"tasks": ("code", "story"), "temperatures": (0.0, 1.0), "prompts": 1}
     found = answers(simulate_run(tmp_path / "run", by_temperature(0.9, 0.1), **options))
@@ -107,4 +106,3 @@ def test_one_prompt_decides_nothing_and_breaks_nothing(tmp_path: Path) -> None:
     assert found["predictable-text-accepts-more"].verdict == "not decided"
     without = simulate_run(tmp_path / "bare", by_temperature(0.9, 0.1), baseline=False)
     assert answers(without)["longer-is-not-always-better"].verdict == "not measured"
-

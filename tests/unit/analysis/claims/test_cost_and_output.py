@@ -97,4 +97,3 @@ def test_quality_is_that_of_equal_texts_or_not_known(
     if verdict == "not measured":
         assert "0 of 4 greedy cells have plain decoding's own texts" in found.reason
         assert "--dtype float32" in found.reason
-

@@ -32,5 +32,6 @@ def by_temperature(cold: float, hot: float) -> dict[str, SimulatedDrafter]:
 def by_task(c: float = 0.02, **alphas: float) -> dict[str, SimulatedDrafter]:
     return {"ngram": SimulatedDrafter(lambda task, _: alphas[task], c)}
 
+
 def comparison(margin: float, half: float) -> Evidence:
     return Evidence("", "", (), margin, (margin - half, margin + half))

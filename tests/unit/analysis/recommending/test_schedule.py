@@ -10,7 +10,8 @@ import pytest
 from specbench.analysis.fit import fit_run
 from specbench.analysis.recommending import Answer, recommend
 from specbench.analysis.recommending.crossover import Crossover, passing
-from specbench.analysis.recommending.schedule import Range, ranges
+from specbench.analysis.recommending.document import optimal_document, optimal_rows
+from specbench.analysis.recommending.schedule import Range, Schedule, ranges
 from specbench.analysis.recommending.toml import policy_toml
 from specbench.records.store import load_run
 from tests.simulate import SimulatedDrafter, simulate_run
@@ -122,3 +123,36 @@ def test_a_drafter_that_pays_nowhere_is_not_loaded(tmp_path: Path) -> None:
     (schedule,) = answer.schedules
     assert (schedule.drafter, schedule.ranges) == ("none", (Range(1, 1, 0),))
     assert answer.serving == ((),)
+
+
+def test_what_is_undecided_is_not_told_as_a_no(tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.02)}
+    sizes = {"gammas": (1, 2), "batch_sizes": (1, 2), "prompts": 1, "tokens": 12}
+    answer = recommend(fit_run(load_run(simulate_run(tmp_path / "run", drafters, **sizes))))
+    assert {one.choice.decided for one in answer.decisions} == {False}
+    (schedule,) = answer.schedules
+    (part,) = schedule.ranges
+    assert (schedule.drafter, part, schedule.against(part)) == ("none", (1, 2, 0), "undecided")
+    text = policy_toml(answer)
+    assert "# undecided at batch size 1, 2: measure more before relying on it\n" in text
+    (policy,) = tomllib.loads(text)["policy"]
+    assert policy["ranges"] == [
+        {"first": 1, "last": 2, "gamma": 0, "speedup": 1.0, "decided": False}
+    ]
+    assert optimal_document(answer)["schedules"][0]["ranges"][0]["decided"] is False
+    assert {row["decided"] for row in optimal_rows(answer)} == {False}
+
+
+def test_a_decided_policy_says_that(answer: Answer) -> None:
+    schedule = answer.schedules[0]
+    assert schedule.against(schedule.ranges[-1]) == "do not speculate"
+    (policy,) = tomllib.loads(policy_toml(answer))["policy"]
+    assert {part["decided"] for part in policy["ranges"]} == {True}
+    assert "undecided at" not in policy_toml(answer)
+
+
+def test_a_range_that_is_undecided_in_part_says_where(answer: Answer) -> None:
+    load, part = answer.schedules[0].load, Range(1, 16, 0)
+    mixed = Schedule(load, None, (part,), None, {1: True, 4: False, 16: False})
+    assert mixed.against(part) == "do not speculate, undecided at 4, 16"
+    assert mixed.against(Range(1, 3, 0)) == "do not speculate"
