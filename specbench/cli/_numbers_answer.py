@@ -74,8 +74,8 @@ def _print_table(
     print("If α is another:")
     for shift in shifts:
         known = best.gamma in (0, shift.best.gamma)
-        kept = "" if known else f", γ = {best.gamma} gives {shift.kept.speedup:.2f}"
-        print(f"  α = {shift.alpha:.3g}: best γ = {_what(shift.best)}{kept}")
+        kept = "" if known else f"; γ = {best.gamma} gives {shift.kept.speedup:.2f}"
+        print(f"  α = {shift.alpha:.3g}: {_what(shift.best)}{kept}")
     print(_largest_cost(alpha, best))
     print()
     print(_wrapped(_sentence(curve, best, alpha, cost)))
@@ -87,7 +87,9 @@ def _wrapped(text: str) -> str:
 
 
 def _what(point: CurvePoint) -> str:
-    return f"{point.gamma} gives {point.speedup:.2f}" if point.gamma else "0, do not speculate"
+    if not point.gamma:
+        return "do not speculate"
+    return f"best γ = {point.gamma} gives {point.speedup:.2f}"
 
 
 def _largest_cost(alpha: float, best: CurvePoint) -> str:

@@ -43,7 +43,7 @@ def _schedule_rows(schedule: Schedule, names: Names) -> list[list[str]]:
     head = [load.task, f"{load.temperature:g}"]
     for part in schedule.ranges:
         choice = schedule.choice(part)
-        use = names[schedule.drafter] if part.gamma else "do not speculate"
+        use = names[schedule.drafter] if part.gamma else schedule.against(part)
         numbers = [str(part.gamma), number(choice.speedup if choice else None)]
         sizes = str(part.first) if part.first == part.last else f"{part.first}–{part.last}"
         for name, *rest in beside_label(use, [numbers], _LABEL_WIDTH):
@@ -90,8 +90,8 @@ def _print_memory(answer: Answer, names: Names) -> None:
         if name not in longest or (memory.context or 0.0) > (longest[name].context or 0.0):
             longest[name] = memory
     if longest:
-        print("Sequences that fit beside the weights (activations not counted), each as long")
-        print("as prompt and answer of the longest task are on average")
+        print("What fits beside the weights (activations not counted): sequences as long as")
+        print("prompt and answer of the longest task are on average")
         for name, memory in longest.items():
             print(wrapped(f"{name}: {_memory(memory)}"))
         print()
@@ -103,7 +103,8 @@ def _memory(memory: Memory) -> str:
     if without is None or beside is None:
         return f"not measured: {missing}"
     at_most = "at most " if memory.missing else ""
-    text = f"{without:,} of {memory.context:.0f} tokens without the drafter, {at_most}{beside:,}"
+    each = f"sequences of {memory.context:.0f} tokens: {without:,} without the drafter"
+    text = f"{each}, {at_most}{beside:,}"
     lost = f" with it ({beside / without - 1.0:+.1%})" if without else " with it"
     return text + lost + (f"; not measured: {missing}" if missing else "")
 

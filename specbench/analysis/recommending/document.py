@@ -33,6 +33,7 @@ def optimal_document(answer: Answer) -> dict[str, Any]:
 def optimal_rows(answer: Answer) -> list[dict[str, Any]]:
     """``specbench optimal-gamma RUN --format csv``: every drafter's curve, a row per gamma."""
     chosen = {(d.setting, d.drafter): d.choice.gamma for d in answer.decisions}
+    decided = {d.setting: d.choice.decided for d in answer.decisions}
     rows = []
     for group in answer.groups:
         key = group.fit.key
@@ -49,6 +50,7 @@ def optimal_rows(answer: Answer) -> list[dict[str, Any]]:
                     **flat(_curve_point(group, point)),
                     "best": gamma == group.best.gamma,
                     "recommended": gamma > 0 and chosen.get((key.setting, key.drafter)) == gamma,
+                    "decided": decided.get(key.setting),
                 }
             )
     return rows
@@ -60,7 +62,8 @@ def schedule_document(schedule: Schedule, serving: tuple[Line, ...]) -> dict[str
     for part in schedule.ranges:
         choice = schedule.choice(part)
         candidate = choice.candidate if choice is not None else None
-        parts.append({**part._asdict(), **_numbers(candidate)})
+        told = {**part._asdict(), **_numbers(candidate), "decided": not schedule.undecided(part)}
+        parts.append(told)
     return {
         **schedule.load._asdict(),
         "drafter": schedule.drafter,

@@ -7,12 +7,12 @@ smallest measured one go with it. The largest measured size is the end: nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from specbench.analysis.recommending.candidates import Field
-from specbench.analysis.recommending.choice import Choice
+from specbench.analysis.recommending.choice import Choice, choose
 from specbench.analysis.recommending.crossover import Crossover, crossover
 from specbench.analysis.recommending.servers import Load, Served, best_served, served
 
@@ -33,6 +33,7 @@ class Schedule:
         load: what is served.
         served: the drafter to load and its choices; None where none is shown to pay.
         ranges: ascending, without gaps, from 1 to the largest measured batch size.
+        decided: measured batch size -> whether data decide on it, and not the want of them.
         crossover: of that drafter; None with one batch size, or without a drafter.
     """
 
@@ -40,6 +41,7 @@ class Schedule:
     served: Served | None
     ranges: tuple[Range, ...]
     crossover: Crossover | None
+    decided: Mapping[int, bool]
 
     @property
     def drafter(self) -> str:
@@ -63,6 +65,22 @@ class Schedule:
         sizes = [size for size in self.served.choices if part.first <= size <= part.last]
         return self.served.choices[max(sizes)] if sizes else None
 
+    def undecided(self, part: Range) -> list[int]:
+        """Measured batch sizes of a range for which too little was measured."""
+        return [size for size in self._measured(part) if not self.decided[size]]
+
+    def against(self, part: Range) -> str:
+        """What gamma 0 means in a range: that nothing pays, or that this is not known."""
+        undecided = self.undecided(part)
+        if not undecided:
+            return "do not speculate"
+        if undecided == self._measured(part):
+            return "undecided"
+        return f"do not speculate, undecided at {', '.join(map(str, undecided))}"
+
+    def _measured(self, part: Range) -> list[int]:
+        return [size for size in self.decided if part.first <= size <= part.last]
+
 
 def schedules(field: Field) -> tuple[Schedule, ...]:
     """A schedule for every load of a run."""
@@ -75,12 +93,19 @@ def schedules(field: Field) -> tuple[Schedule, ...]:
 def _schedule(load: Load, drafters: Sequence[Served]) -> Schedule:
     usable = [one for one in drafters if not one.synthetic]
     best = best_served(usable)
-    sizes = {size for one in drafters for size in one.options}
+    sizes = sorted({size for one in drafters for size in one.options})
+    decided = {size: _decided([best] if best else usable, size) for size in sizes}
     if best is None:
-        return Schedule(load, None, (Range(1, max(sizes), 0),), None)
-    gammas = dict.fromkeys(sorted(sizes), 0)  # where this drafter was not measured: not shown
+        return Schedule(load, None, (Range(1, max(sizes), 0),), None, decided)
+    gammas = dict.fromkeys(sizes, 0)  # where this drafter was not measured: not shown
     gammas |= {size: choice.gamma for size, choice in best.choices.items()}
-    return Schedule(load, best, ranges(gammas), crossover(best))
+    return Schedule(load, best, ranges(gammas), crossover(best), decided)
+
+
+def _decided(drafters: Sequence[Served], batch_size: int) -> bool:
+    """Whether data decide on drafters; where none of them was measured they don't."""
+    candidates = [one for drafter in drafters for one in drafter.options.get(batch_size, ())]
+    return choose(candidates).decided if candidates else not drafters
 
 
 def ranges(gammas: dict[int, int]) -> tuple[Range, ...]:

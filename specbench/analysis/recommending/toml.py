@@ -22,7 +22,8 @@ def policy_toml(answer: Answer) -> str:
 def _head(answer: Answer) -> list[str]:
     return [
         "# Which drafter and gamma to use at which batch sizes, by specbench optimal-gamma.",
-        "# gamma 0: do not speculate. Nothing is known beyond the last batch size of a policy.",
+        "# gamma 0: do not speculate; with decided = false too little was measured to tell.",
+        "# Nothing is known beyond the last batch size of a policy.",
         f"run = {_value(answer.run)}",
         f"target = {_value(answer.target)}",
         "",
@@ -39,9 +40,12 @@ def _policy(schedule: Schedule) -> Iterator[str]:
     if crossover is not None:
         yield from _pairs({"crossover": crossover["sentence"]})
     yield ""
-    for part in ranges:
+    for part, told in zip(schedule.ranges, ranges, strict=True):
         yield "[[policy.ranges]]"
-        yield from _pairs(part)
+        if undecided := schedule.undecided(part):
+            sizes = ", ".join(map(str, undecided))
+            yield f"# undecided at batch size {sizes}: measure more before relying on it"
+        yield from _pairs(told)
         yield ""
 
 

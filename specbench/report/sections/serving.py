@@ -65,7 +65,7 @@ def _ranges(schedule: Schedule, material: Material) -> list[list[Field]]:
             [
                 str(schedule.load),
                 str(part.first) if part.first == part.last else f"{part.first}–{part.last}",
-                material.names[schedule.drafter] if part.gamma else "do not speculate",
+                material.names[schedule.drafter] if part.gamma else schedule.against(part),
                 str(part.gamma),
                 number(choice.speedup if choice else None),
             ]

@@ -18,7 +18,7 @@ def serving(
 ) -> dict[str, Line]:
     load: Any = SimpleNamespace(temperature=temperature)
     served: Any = SimpleNamespace(drafter=drafter)
-    made = lines(Schedule(load, served, ranges, None), "org/Target")
+    made = lines(Schedule(load, served, ranges, None, {}), "org/Target")
     return {line.engine: line for line in made}
 
 
