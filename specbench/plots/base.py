@@ -22,6 +22,7 @@ from matplotlib.patches import Patch
 from specbench import registry
 from specbench.analysis.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
+from specbench.plots._names import readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ def drawn(name: str, frames: Mapping[str, pd.DataFrame]) -> Figure:
     draw = registry.load("plots", name).draw
     wanted = inspect.signature(draw).parameters
     with matplotlib.rc_context(NO_FORMULAS):
-        figure: Figure = draw(**{key: frames[key] for key in wanted if key in frames})
+        figure: Figure = draw(**{key: readable(frames[key]) for key in wanted if key in frames})
     return figure
 
 
