@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MOST_COLUMNS = 5
 
@@ -31,6 +33,21 @@ def by_setting(points: pd.DataFrame) -> tuple[list[pd.DataFrame], int]:
     if len(tasks) == 1 or (len(settings) > 2 and len(settings) % together == 0):
         columns *= together
     return groups, columns
+
+
+def panels_by_setting(
+    points: pd.DataFrame, height: float = 2.75
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """A figure with a titled panel for each setting, and the rows that belong into it.
+
+    Args:
+        height: of a panel, in inches.
+    """
+    groups, columns = by_setting(points)
+    figure, axes = base.panels(len(groups), columns, height)
+    for axis, group in zip(axes, groups, strict=True):
+        axis.set_title(setting_title(group), fontsize=9.5)
+    return figure, list(zip(axes, groups, strict=True))
 
 
 def by_series(points: pd.DataFrame, keys: Sequence[str]) -> tuple[list[pd.DataFrame], int]:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from specbench.errors import SpecbenchError
 from specbench.plots import base
-from specbench.plots._settings import by_setting, setting_title
+from specbench.plots._settings import panels_by_setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,15 +43,14 @@ def draw(points: pd.DataFrame) -> Figure:
         )
     points = base.with_series(points)
     looks = base.named_looks(base.unique(points["series"]))
-    groups, columns = by_setting(points)
-    figure, axes = base.panels(len(groups), columns)
+    figure, panels = panels_by_setting(points)
     low, high = _range(points)
-    for axis, group in zip(axes, groups, strict=True):
+    for axis, group in panels:
         axis.plot([low, high], [low, high], color=base.INK, linewidth=1.1, zorder=1.5)
         _points(axis, group, looks)
-        axis.set_title(setting_title(group), fontsize=9.5)
-    axes[0].set_xlim(low, high)
-    axes[0].set_ylim(low, high)
+    first, _ = panels[0]
+    first.set_xlim(low, high)
+    first.set_ylim(low, high)
     base.put_title(figure, points, "Predicted against measured speedup: each γ from the others")
     figure.supxlabel("measured speedup (×)", fontsize=10)
     figure.supylabel("predicted speedup (×)", fontsize=10)

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from specbench.plots import base
-from specbench.plots._settings import by_setting, setting_title, side_by_side
+from specbench.plots._settings import panels_by_setting, side_by_side
 from specbench.theory import closed_form
 
 if TYPE_CHECKING:
@@ -45,17 +45,15 @@ def draw(points: pd.DataFrame) -> Figure:
     gammas = sorted(int(gamma) for gamma in points["gamma"].unique())
     ways = [math.log2(later / gamma) for gamma, later in pairwise(gammas)]
     shifts = side_by_side(list(looks), _DODGE, _ROOM * min([*ways, 1.0]))
-    groups, columns = by_setting(points)
-    figure, axes = base.panels(len(groups), columns)
-
-    for axis, group in zip(axes, groups, strict=True):
+    figure, panels = panels_by_setting(points)
+    for axis, group in panels:
         _lines(axis, group, looks)
         _points(axis, group, looks, shifts)
         base.no_gain_line(axis, base.largest(group["noise_floor"]))
-        axis.set_title(setting_title(group), fontsize=9.5)
-    _axis_of_gammas(axes[0], gammas)
+    first, _ = panels[0]
+    _axis_of_gammas(first, gammas)
     reach = points[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
-    axes[0].set_ylim(0.0, max(1.6, 1.08 * float(reach)))
+    first.set_ylim(0.0, max(1.6, 1.08 * float(reach)))
     base.put_title(figure, points, "Speedup against gamma: theory and measurement")
     figure.supxlabel(f"gamma (γ): {_meaning_of_gamma(points)}", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from specbench.analysis.names import cut_in_middle, with_gamma
 from specbench.errors import SpecbenchError
 from specbench.plots import base
-from specbench.plots._settings import by_setting, setting_title
+from specbench.plots._settings import panels_by_setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,15 +57,13 @@ def draw(points: pd.DataFrame) -> Figure:
         set(zip(known["series"], known["gamma"].astype(int), strict=True)),
         key=lambda bar: (base.unique(known["series"]).index(bar[0]), bar[1]),
     )
-    groups, columns = by_setting(known)
-    figure, axes = base.panels(len(groups), columns, max(2.2, 0.9 + _ROW * len(bars)))
-    for axis, group in zip(axes, groups, strict=True):
-        axis.set_title(setting_title(group), fontsize=9.5)
+    figure, panels = panels_by_setting(known, max(2.2, 0.9 + _ROW * len(bars)))
+    for axis, group in panels:
         _bars(axis, group, bars)
         axis.axvline(1.0, color=base.INK, linewidth=1.1, zorder=3)
         _in_milliseconds(axis, group)
         axis.tick_params(axis="y", labelsize=7.5)
-    first = axes[0]
+    first, _ = panels[0]
     reach = known[["round_high"]].max().max()
     longest = float(known[list(_PARTS)].sum(axis=1).max())
     first.set_xlim(0.0, 1.06 * max(1.0, longest, 0.0 if np.isnan(reach) else float(reach)))
