@@ -57,6 +57,7 @@ _NOTES = (
 _LABEL_WIDTH = 13
 _DEPTHS_PER_LINE = 8
 _APART = 3  # verdicts of so many groups that are alike are told apart, those of more together
+_NAMED = 2  # of those that are told together, the others counted
 
 Names = Mapping[str, str]
 
@@ -110,7 +111,7 @@ def _print_verdicts(title: str, verdicts: Sequence[Folded], names: Names) -> Non
     print(title)
     for verdict in verdicts:
         keys = [group.key for group in verdict.groups]
-        whose = some(f"{names[key.drafter]} ({key.setting})" for key in keys)
+        whose = some((f"{names[key.drafter]} ({key.setting})" for key in keys), _NAMED)
         if len(keys) > 1:
             whose = f"all {count}" if len(keys) == count else f"{len(keys)} of {count}, {whose}"
         print(wrapped(f"{whose}: {verdict.text}"))

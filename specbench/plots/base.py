@@ -234,7 +234,8 @@ def reference_handles(points: pd.DataFrame) -> list[Any]:
     """Legend entries for the no-gain line and, where one was measured, the noise band."""
     handles: list[Any] = [heading("Reference"), Line2D([], [], color=INK, label="no gain (1×)")]
     if (largest(points["noise_floor"]) or 0.0) > 0:
-        handles.append(Patch(facecolor="#BBBBBB", alpha=0.45, label="noise floor"))
+        label = "noise floor" if points["run"].nunique() == 1 else "noise floor (largest)"
+        handles.append(Patch(facecolor="#BBBBBB", alpha=0.45, label=label))
     return handles
 
 

@@ -295,3 +295,13 @@ def test_no_series_has_the_colour_of_reference_lines() -> None:
         red, green, blue = matplotlib.colors.to_rgb(look.colour)
         assert max(red, green, blue) > 0.4
     assert max(matplotlib.colors.to_rgb(base.INK)) < 0.2
+
+
+def test_positions_of_few_rounds_are_hollow(tmp_path: Path) -> None:
+    frames = simulated(tmp_path, gammas=(8,), prompts=2, tokens=40)
+    few = frames["positions"]["evaluated"] < 10
+    figure = draw("acceptance-by-position", frames)
+    enough, hollow = figure.axes[0].containers
+    assert [len(part[0].get_xdata()) for part in (enough, hollow)] == [sum(~few), sum(few)]
+    assert hollow[0].get_markerfacecolor() == "white" != enough[0].get_markerfacecolor()
+    assert "in fewer than 10 rounds" in legend_texts(figure)
