@@ -15,6 +15,21 @@ from typing import Annotated
 import typer
 
 from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json
+from specbench.cli._sweep_options import (
+    Attention,
+    Device,
+    Dtype,
+    IgnoreEos,
+    MaxNewTokens,
+    Prompts,
+    PromptSource,
+    Seed,
+    Tasks,
+    Temperatures,
+    Threads,
+    TopK,
+    TopP,
+)
 from specbench.errors import SpecbenchError
 
 DEFAULT_GAMMAS = "1,2,4,8"
@@ -47,53 +62,19 @@ def alpha(
         list[str] | None,
         typer.Option(metavar="N,N", help=f"Draft lengths to replay. Default: {DEFAULT_GAMMAS}."),
     ] = None,
-    temperature: Annotated[
-        list[str] | None, typer.Option(metavar="T,T", help="0 is greedy. Default: 0,1.")
-    ] = None,
-    top_k: Annotated[
-        str | None, typer.Option(metavar="N", help="Keep the N likeliest tokens. Default: 0, all.")
-    ] = None,
-    top_p: Annotated[
-        str | None, typer.Option(metavar="P", help="Nucleus sampling. Default: 1, all tokens.")
-    ] = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE.jsonl",
-            help="Workloads, comma-separated or repeated. See specbench tasks. "
-            "Default: translation,summarization,code,chat.",
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="N", help="Prompts per task. Default: 3.")
-    ] = None,
-    max_new_tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 12.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, float32, bfloat16 or float16.")
-    ] = None,
-    attention: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, sdpa or eager.")
-    ] = None,
-    threads: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="CPU threads. Default: the cores this process may use."),
-    ] = None,
-    seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed of sampling. Default: 0.")
-    ] = None,
-    ignore_eos: Annotated[
-        bool | None,
-        typer.Option("--ignore-eos/--stop-at-eos", help="Always generate the full length."),
-    ] = None,
-    prompt_source: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="auto, hub, package or offline, as for specbench run."),
-    ] = None,
+    temperature: Temperatures = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    task: Tasks = None,
+    prompts: Prompts = None,
+    max_new_tokens: MaxNewTokens = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    attention: Attention = None,
+    threads: Threads = None,
+    seed: Seed = None,
+    ignore_eos: IgnoreEos = None,
+    prompt_source: PromptSource = None,
     out: Annotated[
         str | None,
         typer.Option(

@@ -15,6 +15,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specbench.cli._sweep_options import (
+    Attention,
+    Device,
+    Dtype,
+    IgnoreEos,
+    MaxNewTokens,
+    Prompts,
+    PromptSource,
+    Seed,
+    Tasks,
+    Temperatures,
+    Threads,
+    TopK,
+    TopP,
+)
+
 if TYPE_CHECKING:
     from specbench.sweep.config import SweepConfig
 
@@ -40,32 +56,15 @@ def run(
     gamma: Annotated[
         list[str] | None, typer.Option(metavar="N,N", help="Draft lengths. Default: 1,2,4.")
     ] = None,
-    temperature: Annotated[
-        list[str] | None, typer.Option(metavar="T,T", help="0 is greedy. Default: 0,1.")
-    ] = None,
-    top_k: Annotated[
-        str | None, typer.Option(metavar="N", help="Keep the N likeliest tokens. Default: 0, all.")
-    ] = None,
-    top_p: Annotated[
-        str | None, typer.Option(metavar="P", help="Nucleus sampling. Default: 1, all tokens.")
-    ] = None,
+    temperature: Temperatures = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
     batch_size: Annotated[
         list[str] | None, typer.Option(metavar="N,N", help="Prompts decoded at once. Default: 1.")
     ] = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE.jsonl",
-            help="Workloads, comma-separated or repeated. See specbench tasks. "
-            "Default: translation,summarization,code,chat.",
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="N", help="Prompts per task. Default: 3.")
-    ] = None,
-    max_new_tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 12.")
-    ] = None,
+    task: Tasks = None,
+    prompts: Prompts = None,
+    max_new_tokens: MaxNewTokens = None,
     repeats: Annotated[
         str | None, typer.Option(metavar="N", help="Measure everything N times. Default: 1.")
     ] = None,
@@ -73,34 +72,13 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME", help="Engine; repeat for several. Default: native."),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, float32, bfloat16 or float16.")
-    ] = None,
-    attention: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, sdpa or eager.")
-    ] = None,
-    threads: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="CPU threads. Default: the cores this process may use."),
-    ] = None,
-    seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed of order and sampling. Default: 0.")
-    ] = None,
-    ignore_eos: Annotated[
-        bool | None,
-        typer.Option("--ignore-eos/--stop-at-eos", help="Always generate the full length."),
-    ] = None,
-    prompt_source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="auto (the hub, else an installed package, else the prompts shipped here), "
-            "hub, package or offline.",
-        ),
-    ] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    attention: Attention = None,
+    threads: Threads = None,
+    seed: Seed = None,
+    ignore_eos: IgnoreEos = None,
+    prompt_source: PromptSource = None,
     out: Annotated[
         str | None,
         typer.Option(
