@@ -1,10 +1,13 @@
-"""What must hold for any run on disk."""
+"""What must hold for any run on disk, and a scripted sweep's records by name."""
 
 from __future__ import annotations
 
-from specbench.records.schema import CellRecord
-from specbench.records.store import Run
+from collections.abc import Callable
+
+from specbench.records.schema import Cell, CellRecord
+from specbench.records.store import Run, load_run
 from specbench.records.summary import summarize
+from tests.unit.sweep.fakes import Sweep
 
 
 def check_derived(run: Run) -> None:
@@ -32,3 +35,18 @@ def check_derived(run: Run) -> None:
 def outputs(run: Run, cell: CellRecord) -> list[list[int]]:
     """The output tokens of a cell, request by request."""
     return [list(map(int, ids)) for ids in run.requests(cell.cell_id)["output_ids"]]
+
+
+def records(sweep: Sweep) -> dict[str, CellRecord]:
+    """Every cell's record by what it is: "first", "last", 1, 3."""
+    return {str(cell.baseline or cell.gamma): cell for cell in load_run(sweep.config.folder).cells}
+
+
+def raising(error: BaseException, *cells: str) -> Callable[[Cell], None]:
+    """Raise in the cells of these names (see ``records``)."""
+
+    def check(cell: Cell) -> None:
+        if str(cell.baseline or cell.gamma) in cells:
+            raise error
+
+    return check
