@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +93,22 @@ def test_the_recorded_example_is_drawn(name: str, example: Frames) -> None:
     check_layout(draw(name, example))
 
 
-@pytest.mark.parametrize("name", FROM_ONE_CELL)
-@pytest.mark.parametrize(
-    "options",
-    [{"gammas": (1,)}, {"gammas": (4,), "prompts": 1}, {"gammas": (1, 8), "batch_sizes": (1, 4)}],
+@pytest.fixture(
+    scope="module",
+    params=[
+        {"gammas": (1,)},
+        {"gammas": (4,), "prompts": 1},
+        {"gammas": (1, 8), "batch_sizes": (1, 4)},
+    ],
     ids=["one cell", "one prompt", "two batch sizes"],
 )
-def test_small_runs_are_drawn(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    check_layout(draw(name, simulated(tmp_path, **options, **MEASURED)))
+def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Frames:
+    return simulated(tmp_path_factory.mktemp("small"), **request.param, **MEASURED)
+
+
+@pytest.mark.parametrize("name", FROM_ONE_CELL)
+def test_small_runs_are_drawn(name: str, small: Frames) -> None:
+    check_layout(draw(name, small))
 
 
 def test_alpha_stands_at_the_groups_alpha_with_its_interval(tmp_path: Path) -> None:
@@ -182,9 +192,17 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Frames:
     return simulated(tmp_path_factory.mktemp("many"), drafters=MANY, **options)
 
 
+@pytest.fixture(scope="module")
+def many_drawn(many: Frames) -> Callable[[str], Figure]:
+    """Each figure of many drafters, drawn once."""
+    return functools.cache(lambda name: draw(name, many))
+
+
 @pytest.mark.parametrize("name", registry.names("plots"))
-def test_many_drafters_stay_inside_the_panels_and_apart(name: str, many: Frames) -> None:
-    figure = draw(name, many)
+def test_many_drafters_stay_inside_the_panels_and_apart(
+    name: str, many_drawn: Callable[[str], Figure]
+) -> None:
+    figure = many_drawn(name)
     check_layout(figure)
     for axis in figure.axes:
         panel = axis.get_window_extent()
@@ -197,8 +215,10 @@ def test_many_drafters_stay_inside_the_panels_and_apart(name: str, many: Frames)
         assert not any(a.overlaps(b) for i, a in enumerate(texts) for b in texts[:i])
 
 
-def test_points_of_one_gamma_are_nearer_to_it_than_to_the_next(many: Frames) -> None:
-    axis = draw("speedup-vs-gamma", many).axes[0]
+def test_points_of_one_gamma_are_nearer_to_it_than_to_the_next(
+    many_drawn: Callable[[str], Figure],
+) -> None:
+    axis = many_drawn("speedup-vs-gamma").axes[0]
     drawn = np.array([container.lines[0].get_xdata() for container in axis.containers])
     assert drawn.shape == (7, 3)  # drafters and gammas
     assert (drawn[:, 1] < np.sqrt(12)).all()
@@ -207,8 +227,8 @@ def test_points_of_one_gamma_are_nearer_to_it_than_to_the_next(many: Frames) -> 
 
 
 @pytest.mark.parametrize("name", ["alpha-by-task-and-temperature", "speedup-vs-alpha"])
-def test_a_row_of_panels_is_one_batch_size(name: str, many: Frames) -> None:
-    axes = draw(name, many).axes
+def test_a_row_of_panels_is_one_batch_size(name: str, many_drawn: Callable[[str], Figure]) -> None:
+    axes = many_drawn(name).axes
     rows: dict[float, list[str]] = {}
     for axis in axes:
         rows.setdefault(round(axis.get_position().y0, 2), []).append(axis.get_title())

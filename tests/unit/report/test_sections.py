@@ -72,6 +72,12 @@ def page(run: Path) -> pages.Element:
     return page_of(run)
 
 
+@pytest.fixture(scope="module")
+def example() -> pages.Element:
+    """The report of the recorded run."""
+    return page_of(EXAMPLE)
+
+
 def test_the_answer_is_the_recommendation(page: pages.Element, fitted: RunFit) -> None:
     (decision,) = recommend(fitted, 16).decisions
     act, basis = answer(page)
@@ -101,12 +107,12 @@ def test_the_answer_that_differs_between_settings(tmp_path: Path) -> None:
     assert basis.endswith("over 12 prompts a setting.")
 
 
-def test_settings_without_an_answer_are_told_from_those_with_one() -> None:
+def test_settings_without_an_answer_are_told_from_those_with_one(example: pages.Element) -> None:
     decisions = recommend(fit_run(load_run(EXAMPLE)), 16).decisions
     undecided = sum(not one.choice.decided for one in decisions)
     assert undecided > 3
     assert any(one.choice.gamma for one in decisions)
-    assert answer(page_of(EXAMPLE))[0].endswith(f"; undecided: {undecided} of 8 settings.")
+    assert answer(example)[0].endswith(f"; undecided: {undecided} of 8 settings.")
 
 
 def test_a_server_has_a_policy_over_batch_sizes_and_lines_to_type(tmp_path: Path) -> None:
@@ -290,10 +296,10 @@ def test_verdicts_on_acceptance_are_those_of_the_fit(page: pages.Element, fitted
         assert group.acceptance.sentence in text
 
 
-def test_times_are_never_in_powers_of_ten() -> None:
+def test_times_are_never_in_powers_of_ten(example: pages.Element) -> None:
     times = [milliseconds(seconds) for seconds in (1e-5, 0.01234, 0.9994, 0.9996, 1.38, 61.5)]
     assert times == ["0.01", "12.3", "999", "1,000", "1,380", "61,500"]
-    assert "e+" not in section(page_of(EXAMPLE), "cells")
+    assert "e+" not in section(example, "cells")
 
 
 def test_trees_have_no_closed_form(tmp_path: Path) -> None:
