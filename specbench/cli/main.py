@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import keyword
 import os
 import sys
@@ -63,13 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always, with the exit code of the table above.
     """
+    sys.stdout = sys.stdout or io.StringIO()  # closed by the caller: nobody reads
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
         code = _invoke(words)
-        if sys.stdout is not None:  # closed by the caller
-            sys.stdout.flush()
+        sys.stdout.flush()
     except SpecbenchError as problem:
         if debug:
             traceback.print_exc()

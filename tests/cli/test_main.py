@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -159,6 +160,21 @@ def test_output_on_a_full_disk_is_one_line():
         )
     assert done.returncode == 2
     assert done.stderr == "error: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="closes a file by a shell's words")
+@pytest.mark.parametrize("format", ["table", "csv"])
+def test_output_that_the_caller_closed_is_written_to_nobody(format: str):
+    words = f"optimal-gamma --alpha 0.8 --cost 0.1 --format {format} >&-"
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} -m specbench {words}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_command_that_needs_torch_says_so(specbench, monkeypatch):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from specbench import registry
+from specbench.records import files
 from tests.simulate import SimulatedDrafter, simulate_run
 
 Command = Callable[..., Any]
@@ -131,3 +133,16 @@ def test_a_run_of_damaged_tables_is_refused_with_a_way_out(specbench: Command, r
     error = specbench("plot", str(run)).error_line
     assert str(run / "rounds") in error
     assert "measure" in error
+
+
+def test_a_full_disk_leaves_no_half_of_a_figure(
+    specbench: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        path.write_bytes(bytes(data)[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_write_synced", full)
+    words = ("--figure", "speedup-vs-gamma", "--format", "svg", "--out", str(tmp_path / "out"))
+    assert "the disk is full" in specbench("plot", str(run), *words).error_line
+    assert list((tmp_path / "out").iterdir()) == []
