@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from specbench.cli._output import print_notes
+from specbench.cli._output import print_notes, printable
 from specbench.errors import SpecbenchError
 
 
@@ -75,10 +75,11 @@ def import_(
     folder = out if out is not None else Path("results") / files[-1].stem
     records = write(folder, name, sources, cells, given)
     plain = sum(record.is_baseline for record in records)
-    print(
+    said = (
         f"{len(records)} cells from {name} written to {folder}: {plain} of plain decoding, "
         f"{len(records) - plain} speculative"
     )
+    print(printable(said))
     print_notes(dict.fromkeys(note for cell in cells for note in cell.notes))
     if plain == 0:
         print_notes(["no result of plain decoding, so there is no speedup: import it together"])
