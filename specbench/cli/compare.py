@@ -27,7 +27,7 @@ from specbench.cli._output import (
 from specbench.errors import SpecbenchError
 
 if TYPE_CHECKING:
-    from specbench.analysis.comparison import ComparedCell, Comparison, Metric, Ratio
+    from specbench.analysis.comparing import ComparedCell, Comparison, Metric, Ratio
 
 _HEADINGS = ("drafter", "T", "B", "γ", "tok/s A", "tok/s B", "B / A (95%)", "speedup", "α", "τ")
 _RATIOS: tuple[Metric, ...] = ("speedup", "alpha", "tau")
@@ -60,7 +60,7 @@ def compare(
     """
     chosen, limit = OutputFormat.of(format), _limit(fail_below)
 
-    from specbench.analysis.comparison import compare_runs
+    from specbench.analysis.comparing import compare_runs
     from specbench.records.store import load_run
 
     comparison = compare_runs(load_run(run_a), load_run(run_b))

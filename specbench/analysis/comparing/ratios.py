@@ -1,0 +1,121 @@
+"""Intervals of ratios B / A between two runs.
+
+Where both runs have their rounds, of the same conversations, ratios are paired by conversation, so
+what makes a prompt easy drops out; speed at batch sizes above 1 is over time. The ratio of speedups
+is put together from both runs' own intervals, as if they had been independent, which is the wider
+way where prompts are the same.
+
+Source of that: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
+general approach", on the log scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from specbench.analysis.comparing.cells import Side
+from specbench.analysis.pooling import Raw
+from specbench.records.steps import Numbers, counted_steps, integers, numbers, values
+from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
+from specbench.theory.intervals import paired_ratio_of_ratios, product_of_ratios
+
+Metric = Literal["tok_per_s", "speedup", "alpha", "tau"]
+METRICS: tuple[Metric, ...] = ("tok_per_s", "speedup", "alpha", "tau")
+
+Ends = tuple[float, float]
+
+
+def ratio_ends(metric: Metric, a: Side, b: Side) -> Ends | None:
+    """The 95% interval of B / A; None where there is too little for one."""
+    if metric == "speedup" or a.raw is None or b.raw is None:
+        return _independent(a.fields, b.fields, metric)
+    if metric == "tok_per_s" and a.batch_size > 1:
+        return _over_time(a.batch_size, a.raw, b.raw)
+    left, right = _by_conversation(a.raw, metric), _by_conversation(b.raw, metric)
+    if left.keys() == right.keys():
+        columns = np.array([(*right[name], *left[name]) for name in left]).reshape(-1, 4)
+        interval = paired_ratio_of_ratios(*columns.T)
+    else:
+        (top, bottom), (base_top, base_bottom) = (
+            np.array(list(sums.values())).reshape(-1, 2).T for sums in (right, left)
+        )
+        interval = product_of_ratios([(top, bottom), (base_bottom, base_top)])
+    return interval.ends if interval else None
+
+
+def _over_time(batch_size: int, a: Raw, b: Raw) -> Ends | None:
+    """Speed of a batch: tokens per row and round vary between conversations, steps over time."""
+    own, base = _speed_parts(batch_size, b), _speed_parts(batch_size, a)
+    if min(own.steps.size, base.steps.size) < MIN_TIME_BLOCKS:
+        return None
+    interval = product_of_ratios(
+        [
+            (own.tokens, own.rows),
+            (own.steps, own.seconds),
+            (base.rows, base.tokens),
+            (base.seconds, base.steps),
+        ]
+    )
+    if interval is None:
+        return None
+    rows = own.rows_per_step / base.rows_per_step  # known, and 1 where all slots were full
+    return rows * interval.low, rows * interval.high
+
+
+class _SpeedParts(NamedTuple):
+    """tokens, rows: by conversation; steps, seconds: by time block; of the counted steps."""
+
+    tokens: Numbers
+    rows: Numbers
+    steps: Numbers
+    seconds: Numbers
+    rows_per_step: float
+
+
+def _speed_parts(batch_size: int, raw: Raw) -> _SpeedParts:
+    rounds, requests = raw
+    steps = counted_steps(rounds, batch_size)
+    active = numbers(rounds, "active_rows")
+    counted = active == batch_size if steps.all_full else np.ones(active.size, dtype=np.bool_)
+    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+    _, (tokens, rows) = cluster_sums(
+        conversations[integers(rounds, "request")],
+        numbers(rounds, "num_emitted") * counted,
+        counted,
+    )
+    seconds, count = time_blocks(steps.seconds, np.ones(len(steps)))
+    return _SpeedParts(tokens, rows, count, seconds, float(steps.active_rows.mean()))
+
+
+def _independent(a: Mapping[str, Any], b: Mapping[str, Any], metric: Metric) -> Ends | None:
+    """Zou and Donner's limits of a ratio, from the limits of its two parts."""
+    ends_a, ends_b = a.get(f"{metric}_ci"), b.get(f"{metric}_ci")
+    if ends_a is None or ends_b is None or min(*ends_a, *ends_b) <= 0.0:
+        return None
+    middle_a, middle_b = math.log(a[metric]), math.log(b[metric])
+    (low_a, high_a), (low_b, high_b) = (
+        [math.log(end) for end in ends] for ends in (ends_a, ends_b)
+    )
+    middle = middle_b - middle_a
+    below = math.hypot(middle_b - low_b, high_a - middle_a)
+    above = math.hypot(high_b - middle_b, middle_a - low_a)
+    return math.exp(middle - below), math.exp(middle + above)
+
+
+def _by_conversation(raw: Raw, metric: Metric) -> dict[str, Numbers]:
+    """Conversation -> the two sums whose ratio the metric is, at batch size 1 for speed."""
+    rounds, requests = raw
+    accepted = integers(rounds, "num_accepted")
+    top, bottom = accepted + 1, np.ones(accepted.size)
+    if metric == "alpha":
+        top, bottom = accepted, numbers(rounds, "num_evaluated")
+    elif metric == "tok_per_s":
+        parts = (numbers(rounds, name) for name in ("draft_s", "verify_s", "other_s"))
+        top, bottom = integers(rounds, "num_emitted"), np.asarray(sum(parts))
+    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+    names, columns = cluster_sums(conversations[integers(rounds, "request")], top, bottom)
+    return dict(zip(names.tolist(), np.column_stack(columns), strict=True))
