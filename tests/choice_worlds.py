@@ -1,7 +1,7 @@
 """Fitted groups of simulated runs whose best choice is known, built from sums, without a run.
 
-Acceptance is i.i.d. within a conversation; conversations differ in alpha and in speed, cells in
-speed. What the analysis sees is what it sees of a real run of batch size 1.
+Acceptance is i.i.d. within a conversation, or within a round; conversations differ in alpha and in
+speed, cells in speed. What the analysis sees is what it sees of a real run of batch size 1.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from specbench.theory.iid_test import IidTest
 from specbench.theory.round_lines import RoundTimes, StepTimes
 
 STEP_S = 0.02
-PROMPTS, TOKENS = 24, 64
+TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Drafter:
     Attributes:
         alpha: mean over conversations.
         spread: standard deviation between them.
+        by_round: standard deviation between the rounds of a conversation.
         d0, c, v0, v_slope, o: costs of a round.
         jump: added to rounds that draft more than four tokens.
     """
 
     alpha: float
     spread: float = 0.1
+    by_round: float = 0.0
     d0: float = 0.0
     c: float = 0.05
     v0: float = 1.0
@@ -51,45 +54,61 @@ class Drafter:
         jump = self.jump if gamma > 4 else 0.0
         return self.d0 + self.c * gamma + self.v0 + self.v_slope * gamma + self.o + jump
 
-    def chances(self, generator: np.random.Generator) -> Any:
+    def chances(self, prompts: int, generator: np.random.Generator) -> Any:
         """Alpha of each conversation."""
         if not self.spread:
-            return np.full(PROMPTS, self.alpha)
-        weight = self.alpha * (1 - self.alpha) / self.spread**2 - 1
-        return generator.beta(self.alpha * weight, (1 - self.alpha) * weight, PROMPTS)
+            return np.full(prompts, self.alpha)
+        return generator.beta(*_beta(self.alpha, self.spread), prompts)
 
-    def speedup(self, gamma: int) -> float:
-        """The true one."""
-        return tokens_per_round(self.alpha, self.spread, gamma) / self.round_time(gamma)
+    def speedup(self, gamma: int, slower: float = 0.0) -> float:
+        """The true one, in a world of so much slower conversations."""
+        tokens = tokens_per_round(self.alpha, self.spread, self.by_round, gamma, slower)
+        return tokens / self.round_time(gamma)
+
+
+def _beta(mean: Any, sd: float) -> tuple[Any, Any]:
+    """Its two parameters."""
+    weight = mean * (1 - mean) / sd**2 - 1
+    return mean * weight, (1 - mean) * weight
 
 
 @functools.cache
-def tokens_per_round(alpha: float, spread: float, gamma: int) -> float:
-    """Tokens put out per round over answers of one length, cut at their end: exact.
+def tokens_per_round(
+    alpha: float, spread: float, by_round: float, gamma: int, slower: float
+) -> float:
+    """Tokens put out per round, each conversation counted with its step: exact.
 
     The mean of rounds that an answer takes, m(n) = 1 + sum of P(k tokens) m(n - k), over
     conversations of alphas at the middles of 400 equal parts of the Beta.
     """
     alphas = np.array([alpha])
     if spread:
-        weight = alpha * (1 - alpha) / spread**2 - 1
-        shares = (np.arange(400) + 0.5) / 400
-        alphas = stats.beta.ppf(shares, alpha * weight, (1 - alpha) * weight)
-    chances = [alphas**k * (1 - alphas) for k in range(gamma)] + [alphas**gamma]
+        alphas = stats.beta.ppf((np.arange(400) + 0.5) / 400, *_beta(alpha, spread))
+    survival = [np.ones_like(alphas)]
+    for depth in range(gamma):
+        accepted = alphas
+        if by_round:
+            first, second = _beta(alphas, by_round)
+            accepted = (first + depth) / (first + second + depth)
+        survival.append(survival[-1] * accepted)
+    chances = [one - other for one, other in pairwise([*survival, np.zeros_like(alphas)])]
     rounds = np.zeros((TOKENS, alphas.size))
     for left in range(1, TOKENS):
         rounds[left] = 1.0 + sum(
             chance * rounds[max(left - k - 1, 0)] for k, chance in enumerate(chances)
         )
-    return float((TOKENS - 1.0) / rounds[TOKENS - 1].mean())
+    steps = np.exp(-slower * (alphas - alpha))
+    return float((TOKENS - 1.0) * steps.mean() / (rounds[TOKENS - 1] * steps).mean())
 
 
-def costing(drafter: Drafter, gammas: Sequence[int], best: float) -> Drafter:
+def costing(
+    drafter: Drafter, gammas: Sequence[int], best: float, slower: float = 0.0
+) -> Drafter:
     """The same drafter with o such that its fastest gamma has this true speedup."""
     low, high = -0.9, 20.0
     for _ in range(60):
         middle = (low + high) / 2
-        fastest = max(replace(drafter, o=middle).speedup(gamma) for gamma in gammas)
+        fastest = max(replace(drafter, o=middle).speedup(gamma, slower) for gamma in gammas)
         low, high = (middle, high) if fastest > best else (low, middle)
     return replace(drafter, o=low)
 
@@ -99,13 +118,17 @@ class World:
     """How times vary: standard deviations of logs.
 
     Attributes:
+        prompts: conversations.
         context: between conversations.
+        slower: by how much the log time of a conversation rises as its alpha falls by 1.
         noise: between rounds.
         cell: between cells.
         model: fits acceptance; None is one alpha.
     """
 
+    prompts: int = 24
     context: float = 0.1
+    slower: float = 0.0
     noise: float = 0.1
     cell: float = 0.005
     model: Callable[[Sample], Any] = Iid.fit
@@ -118,22 +141,24 @@ class World:
         generator: np.random.Generator,
     ) -> list[GroupFit]:
         """The groups of one setting, which share conversations and baselines."""
-        names = np.array([f"{task}-{number:03d}" for number in range(PROMPTS)])
-        context = generator.lognormal(0.0, self.context, PROMPTS)
-        steps = np.full(PROMPTS, TOKENS - 1.0)
+        names = np.array([f"{task}-{number:04d}" for number in range(self.prompts)])
+        alphas = {d: one.chances(self.prompts, generator) for d, one in drafters.items()}
+        first = next(iter(drafters))
+        context = generator.lognormal(0.0, self.context, self.prompts)
+        context *= np.exp(-self.slower * (alphas[first] - drafters[first].alpha))
+        steps = np.full(self.prompts, TOKENS - 1.0)
         both = [self._seconds(1.0, steps, context, generator) for _ in range(2)]
         plain = StepTimes(names, sum(both), 2 * steps)
         cells = np.array([part.sum() / steps.sum() for part in both])
         floor = float(cells.max() / cells.min() - 1.0)
         found = []
         for name, drafter in drafters.items():
-            chances = drafter.chances(generator)
-            drawn = {gamma: _rounds(gamma, chances, generator) for gamma in gammas}
+            drawn = {g: _rounds(g, alphas[name], drafter.by_round, generator) for g in gammas}
             sample = {gamma: Counts(names, *counts[:2]) for gamma, counts in drawn.items()}
             tokens, times = {}, {}
             for gamma, (_, evaluated, emitted) in drawn.items():
                 rounds = evaluated[:, 0]
-                lengths = np.zeros((PROMPTS, gamma + 1))
+                lengths = np.zeros((self.prompts, gamma + 1))
                 lengths[:, -1] = rounds
                 time = self._seconds(drafter.round_time(gamma), rounds, context, generator)
                 share = drafter.c * gamma / drafter.round_time(gamma)
@@ -151,13 +176,18 @@ class World:
         return STEP_S * cost * rounds * context * np.exp(noise + cell)
 
 
-def _rounds(gamma: int, chances: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
+def _rounds(
+    gamma: int, chances: Any, by_round: float, generator: np.random.Generator
+) -> tuple[Any, Any, Any]:
     """Accepted and evaluated [conversations, gamma], and tokens put out, of answers of one length.
 
     Rounds are drawn until the answer is full; what the last one drafted too much is cut.
     """
-    longest = TOKENS
-    hits = generator.random((chances.size, longest, gamma)) < chances[:, None, None]
+    shape = (chances.size, TOKENS)
+    of_round = np.broadcast_to(chances[:, None], shape)
+    if by_round:
+        of_round = generator.beta(*_beta(of_round, by_round))
+    hits = generator.random((*shape, gamma)) < of_round[..., None]
     accepted = np.cumprod(hits, axis=2)
     committed = accepted.sum(axis=2) + 1
     before = np.cumsum(committed, axis=1) - committed
@@ -174,7 +204,7 @@ def group_of(task: str, name: str, evidence: Evidence, floor: float, model: Any)
         speed = part.emitted.sum() / evidence.times[gamma].seconds.sum()
         points.append(point_of(gamma, float(speed * evidence.plain.step_s), floor))
     shapes = {gamma: RoundShape((*(0.0,) * gamma, 1.0), 0.0, 1.0, 0.0) for gamma in evidence.times}
-    acceptance = Acceptance(0.5, (), IidTest(0.0, None, PROMPTS, 2), None, None, model)
+    acceptance = Acceptance(0.5, (), IidTest(0.0, None, evidence.plain.names.size, 2), None, None, model)
     return GroupFit(
         key=GroupKey(Setting(task, 0.0, 1, "simulated", "native", 0, 1.0), name),
         draft_form="chain",
@@ -185,7 +215,7 @@ def group_of(task: str, name: str, evidence: Evidence, floor: float, model: Any)
         step_s=evidence.plain.step_s,
         overhead=0.0,
         noise_floor=floor,
-        num_prompts=PROMPTS,
+        num_prompts=evidence.plain.names.size,
         model=RoundModel(0.5, 0.05, shapes),
         points=tuple(points),
         warnings=(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from specbench.analysis.evidence import Evidence
 from specbench.analysis.model import capped
 from specbench.records.steps import Numbers
-from specbench.theory.acceptance import AcceptanceModel
+from specbench.theory.acceptance import AcceptanceModel, by_cluster
 from specbench.theory.round_lines import RoundLines, scatter_of
 
 FOLDS = 20
@@ -64,10 +65,31 @@ class LeftOut:
         weights = _kept(self.lines.names, dropped).astype(np.float64)
         idle, seconds = float(shares[0]), 0.0
         if idle < 1.0:
-            seconds = (1.0 - idle) * self.lines.round_time(_mean_length(shares), weights)
+            length = _mean_length(shares)
+            seconds = (1.0 - idle) * self.lines.round_time(length, self._rounds, weights)
         if idle > 0.0:
             seconds += idle * (self.lines.idle(weights) or math.nan)
         return seconds
+
+    @cached_property
+    def _rounds(self) -> Numbers:
+        """[names of the lines] rounds that each would do at this gamma, up to a common factor.
+
+        Conversations do as many as at the nearest other gamma, times what one alpha of their own
+        makes of the tokens of both: one that accepts much needs fewer of long drafts.
+        """
+        if not self.evidence.paired:  # time blocks all have the same step
+            return np.ones(self.lines.names.size)
+        drafting = [gamma for gamma, part in self.others.times.items() if part.rounds.any()]
+        near = min(drafting, key=lambda known: abs(known - self.gamma))
+        part = self.others.times[near]
+        rounds = np.zeros(self.lines.names.size)
+        rounds[np.searchsorted(self.lines.names, part.names)] = part.rounds
+        names, accepted, evaluated = by_cluster(self.others.sample)
+        alpha = accepted.sum(axis=1) / evaluated.sum(axis=1)
+        tokens = [np.polyval(np.ones(gamma + 1), alpha) for gamma in (near, self.gamma)]
+        rounds[np.searchsorted(self.lines.names, names)] *= tokens[0] / tokens[1]
+        return rounds
 
     def log_tokens(self, dropped: Names = NOBODY) -> float:
         """log(measured / predicted) of a round's tokens."""

@@ -201,7 +201,7 @@ def _cells_of(lines: RoundLines, plain: StepTimes, plain_cells: Numbers | None) 
         return None
     baselines = 1 if plain_cells is None or not plain_cells.size else plain_cells.size
     weights = np.ones(lines.names.size)
-    steps = float(np.divide(*(weights @ lines.step_sums))) / plain.step_s  # in units of T1
+    steps = float(lines.mean_step(lines.rounds, weights)) / plain.step_s  # in units of T1
     costs = lines.at(weights) / plain.step_s
     pulls = np.vstack([lines.cell_pulls().T * steps, np.tile(-costs / baselines, (baselines, 1))])
     return Cells(pulls @ _PARTS, told)

@@ -11,7 +11,8 @@ seconds, the line would clip slow conversations that T1, a plain mean, counts in
 no longer move together, and their ratio would be far less sure than it is.
 
 What comes out is in seconds again, and can be had for any weights of the clusters, which is what
-resampling needs.
+resampling needs. A round's step is the mean over the rounds in question: slow conversations that
+accept less have a larger share of the rounds at long gammas than at short ones.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class RoundLines:
     Attributes:
         names: [clusters] sorted, of all gammas.
         draft, verify, other: the lines, relative to each cluster's own step; other is a constant.
-        step_sums: [clusters, 2] rounds times that step, and rounds: their ratio makes it seconds.
+        steps: [clusters] that step, which makes it seconds.
+        rounds: [clusters] of all gammas.
         idle_sums: [clusters, 2] seconds and number of rounds that drafted nothing.
         sums: [5, clusters, gammas] rounds that drafted something and tokens that they drafted, each
             times the cluster's step; seconds of drafting, verifying, the rest. Gammas without any
@@ -131,7 +133,8 @@ class RoundLines:
     draft: Line
     verify: Line
     other: Line
-    step_sums: Numbers
+    steps: Numbers
+    rounds: Numbers
     idle_sums: Numbers
     sums: Numbers
 
@@ -174,7 +177,8 @@ class RoundLines:
             robust_line(length, draft, size),
             robust_line(length, verify, size),
             robust_line(length, other, size, sloped=False),
-            np.column_stack([rounds * step_s, rounds]),
+            step_s,
+            rounds,
             idle_sums,
             tables,
         )
@@ -200,19 +204,40 @@ class RoundLines:
         return np.asarray(self.parts.sum(axis=0))
 
     def at(self, weights: Numbers) -> Numbers:
-        """Weights of the clusters [..., clusters] -> [..., 5]: d0, c, v0, v's slope, o, seconds."""
-        sums = weights @ self.step_sums
-        return self._relative(weights) * (sums[..., :1] / sums[..., 1:])
+        """d0, c, v0, v's slope and o in seconds, at the mean step of all rounds.
+
+        Args:
+            weights: of the clusters, [..., clusters].
+
+        Returns:
+            [..., 5].
+        """
+        return self.relative(weights) * self.mean_step(self.rounds, weights)[..., None]
+
+    def relative(self, weights: Numbers) -> Numbers:
+        """The same in units of the step: [..., clusters] -> [..., 5]."""
+        draft, verify, other = (part.at(weights) for part in (self.draft, self.verify, self.other))
+        return np.stack([*draft, *verify, other[0]], axis=-1)
+
+    def mean_step(self, rounds: Numbers, weights: Numbers) -> Numbers:
+        """Mean step in seconds of so many rounds [clusters] of each cluster: weights [...]."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(weights @ (rounds * self.steps) / (weights @ rounds))
 
     def idle(self, weights: Numbers) -> float | None:
         """Mean seconds of a round that drafted nothing; None where there was none."""
         seconds, rounds = weights @ self.idle_sums
         return float(seconds / rounds) if rounds else None
 
-    def round_time(self, length: float, weights: Numbers) -> float:
-        """Seconds of a round that drafts so many tokens on average."""
-        d0, c, v0, slope, o = self.at(weights)
-        return float(d0 + v0 + o + (c + slope) * length)
+    def round_time(self, length: float, rounds: Numbers, weights: Numbers) -> float:
+        """Seconds of a round that drafts so many tokens on average.
+
+        Args:
+            rounds: [clusters] how many of such rounds each has, up to a common factor.
+            weights: of the clusters.
+        """
+        d0, c, v0, slope, o = self.relative(weights)
+        return float((d0 + v0 + o + (c + slope) * length) * self.mean_step(rounds, weights))
 
     @property
     def misfit(self) -> Numbers:
@@ -221,7 +246,7 @@ class RoundLines:
 
     def misfits(self, weights: Numbers) -> Numbers:
         """The same had the clusters these weights: [..., clusters] -> [..., gammas]."""
-        d0, c, v0, slope, o = np.moveaxis(self._relative(weights)[..., None], -2, 0)
+        d0, c, v0, slope, o = np.moveaxis(self.relative(weights)[..., None], -2, 0)
         size, drafted = (weights @ part for part in self.sums[:2])
         with np.errstate(divide="ignore", invalid="ignore"):
             time = weights @ self.sums[2:].sum(axis=0) / size
@@ -249,10 +274,6 @@ class RoundLines:
     @property
     def _middle(self) -> float:
         return float(self.size @ self.length / self.size.sum())
-
-    def _relative(self, weights: Numbers) -> Numbers:
-        draft, verify, other = (part.at(weights) for part in (self.draft, self.verify, self.other))
-        return np.stack([*draft, *verify, other[0]], axis=-1)
 
 
 def scatter_of(misfit: Numbers, plain_cells: Numbers | None) -> Scatter | None:

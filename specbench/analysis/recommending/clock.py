@@ -114,18 +114,20 @@ class LineClock:
     Attributes:
         lines: of the group's round times.
         places: [names of the lines] which clusters these are.
+        steps: [clusters] mean step of each in plain decoding.
         sums: measured gamma -> its times, for the lengths of drafts.
     """
 
     lines: RoundLines
     places: NDArray[np.int64]
+    steps: Numbers
     sums: Mapping[int, _Sums]
 
     def seconds(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
-        """On the lines, at the mean length of a gamma's drafts; idle rounds have their own."""
+        """On the lines, for the mean draft of each gamma; idle rounds have a time of their own."""
         own = weights[..., self.places]
         with np.errstate(divide="ignore", invalid="ignore"):  # weights may leave nothing
-            d0, c, v0, slope, o = np.moveaxis(self.lines.at(own), -1, 0)
+            d0, c, v0, slope, o = np.moveaxis(self.lines.relative(own), -1, 0)
         idle_s, idle_rounds = np.moveaxis(own @ self.lines.idle_sums, -1, 0)
         found = []
         for gamma in gammas:
@@ -133,12 +135,27 @@ class LineClock:
                 gamma, {known: part.lengths for known, part in self.sums.items()}, weights
             )
             idle, drafting = shares[..., 0], 1.0 - shares[..., 0]
-            length = _ratio(shares @ np.arange(gamma + 1.0), drafting)
-            round_s = d0 + v0 + o + (c + slope) * length
+            step_s, length = self._drafts(gamma, weights)
+            round_s = (d0 + v0 + o + (c + slope) * length) * step_s
             total = np.where(drafting > 0.0, drafting * round_s, 0.0)
             total += np.where(idle > 0.0, idle * _ratio(idle_s, idle_rounds), 0.0)
             found.append(np.where(total > 0.0, total, np.nan))
         return np.stack(found, axis=-1)
+
+    def _drafts(self, gamma: int, weights: Numbers) -> tuple[Numbers, Numbers]:
+        """Mean step of the conversations that drafts of a gamma belong to, and mean length of these.
+
+        Each draft's length counts with its step. Between measured gammas the drafts of the two
+        neighbours, cut to its length, stand in.
+        """
+        drafts, steps, tokens = np.zeros((3, *weights.shape[:-1]))
+        for known, share in neighbours(gamma, self.sums).items():
+            lengths = cut(self.sums[known].lengths, gamma)[:, 1:]
+            slow = lengths * self.steps[:, None]
+            drafts = drafts + share * (weights @ lengths.sum(axis=1))
+            steps = steps + share * (weights @ slow.sum(axis=1))
+            tokens = tokens + share * (weights @ (slow @ np.arange(1.0, gamma + 1.0)))
+        return _ratio(steps, drafts), _ratio(tokens, steps)
 
     def pulls(self, gamma: int) -> dict[int, float]:
         """As least squares weights the gammas' mean times, on the log scale."""
@@ -170,7 +187,9 @@ def line_clock(
         start = clusters.slices()[where].start
         own = start + np.searchsorted(clusters.sets[where], part.names)
         places[np.searchsorted(lines.names, part.names)] = own
-    return LineClock(lines, places, sums)
+    steps = np.ones(clusters.size)
+    steps[places] = lines.steps
+    return LineClock(lines, places, steps, sums)
 
 
 def fits(lines: RoundLines, plain: Scatter | None) -> bool:

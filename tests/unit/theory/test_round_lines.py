@@ -45,9 +45,9 @@ def test_seconds_are_those_of_the_mean_round() -> None:
     lines = RoundLines.of(TIMES, PLAIN)
     assert lines is not None
     mean = TIMES[4].seconds.sum() / TIMES[4].rounds.sum()
-    assert lines.round_time(4, np.ones(8)) == pytest.approx(mean)
+    assert lines.round_time(4, TIMES[4].rounds, np.ones(8)) == pytest.approx(mean)
     only_slow = np.array([0.0, 0, 0, 0, 0, 0, 0, 1])
-    assert lines.round_time(4, only_slow) == pytest.approx(3.0 * sum(COSTS[4]))
+    assert lines.round_time(4, TIMES[4].rounds, only_slow) == pytest.approx(3.0 * sum(COSTS[4]))
 
 
 def test_without_outliers_it_is_the_ratio_of_sums() -> None:
@@ -64,7 +64,7 @@ def test_without_outliers_it_is_the_ratio_of_sums() -> None:
     lines = RoundLines.of(times, PLAIN)
     assert lines is not None
     mean = times[4].seconds.sum() / times[4].rounds.sum()
-    assert lines.round_time(4, np.ones(8)) == pytest.approx(mean, rel=1e-9)
+    assert lines.round_time(4, times[4].rounds, np.ones(8)) == pytest.approx(mean, rel=1e-9)
 
 
 def test_one_wild_round_is_an_outlier() -> None:
@@ -82,3 +82,24 @@ def test_a_cluster_without_a_baseline_of_its_own_has_t1() -> None:
     assert plain.own_step_s(NAMES[:3]) == pytest.approx([3.0, 2.0, 4.0])
     nothing_timed = StepTimes(NAMES[:2], np.array([6.0, 0.0]), np.array([3.0, 0.0]))
     assert nothing_timed.own_step_s(NAMES[:2]) == pytest.approx([2.0, 2.0])
+
+
+def test_a_step_is_that_of_the_rounds_in_question() -> None:
+    """Where slow conversations accept less they have a larger share of the rounds at long gammas."""
+    shares = {1: 2.0 - SLOWNESS / 3, 2: np.ones(8), 4: SLOWNESS, 8: 2 * SLOWNESS}
+    times = {
+        gamma: RoundTimes(
+            part.names,
+            part.lengths * shares[gamma][:, None],
+            part.draft_s * shares[gamma],
+            part.verify_s * shares[gamma],
+            part.other_s * shares[gamma],
+            part.idle_s,
+        )
+        for gamma, part in TIMES.items()
+    }
+    lines = RoundLines.of(times, PLAIN)
+    assert lines is not None
+    for gamma, part in times.items():
+        mean = part.seconds.sum() / part.rounds.sum()
+        assert lines.round_time(gamma, part.rounds, np.ones(8)) == pytest.approx(mean)
