@@ -164,7 +164,7 @@ def against(candidate: Candidate) -> str:
     """What speaks against a candidate; empty if nothing does."""
     if candidate.group.synthetic:
         return _CALIBRATING
-    if _diverged(candidate):
+    if diverged(candidate):
         return "its output DIVERGED from plain decoding: a bug"
     speedup, bound, floor = candidate.speedup, candidate.bound, candidate.noise_floor
     prompts = counted(candidate.group.num_prompts, "prompt")
@@ -202,13 +202,14 @@ def sureness(chosen: Candidate | None, candidates: Sequence[Candidate]) -> Suren
     )
 
 
-def _diverged(candidate: Candidate) -> bool:
+def diverged(candidate: Candidate) -> bool:
+    """Whether the output of a measurement that it rests on DIVERGED from plain decoding."""
     return any(point.lossless == DIVERGED for point in candidate.witnesses)
 
 
 def _decided(closest: Candidate) -> bool:
     """Whether data, and not the want of them, speak against the closest candidate."""
-    if _diverged(closest):
+    if diverged(closest):
         return True
     few = closest.group.num_prompts < FEW_PROMPTS and closest.speedup > 1.0
     return closest.bound is not None and not few

@@ -1,9 +1,9 @@
 """The batch size from which speculation no longer pays, for one drafter under one load.
 
-At each measured batch size the drafter takes its best fitted gamma. Between two sizes the log of
-the speedup is a straight line over the log of the batch size, and where it passes 1 on its way
-down, plain decoding takes over. The interval comes from the resamples, in which each batch size
-keeps its gamma.
+At each measured batch size the drafter takes its best fitted gamma whose output did not diverge;
+a size without one is passed over. Between two sizes the log of the speedup is a straight line over
+the log of the batch size, and where it passes 1 on its way down, plain decoding takes over. The
+interval comes from the resamples, in which each batch size keeps its gamma.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.analysis.recommending.candidates import Candidate
-from specbench.analysis.recommending.choice import preferred
+from specbench.analysis.recommending.choice import diverged, preferred
 from specbench.analysis.recommending.servers import Served
 from specbench.theory.bootstrap import expanded_ends
 from specbench.theory.clusters import Numbers
@@ -57,11 +57,16 @@ class Crossover:
 
 
 def crossover(served: Served) -> Crossover | None:
-    """The crossover of a drafter; None where one batch size was measured."""
-    sizes = np.array(list(served.options), dtype=np.float64)
+    """The crossover of a drafter; None with fewer than two batch sizes that can be used."""
+    usable = {
+        size: kept
+        for size, options in served.options.items()
+        if (kept := [option for option in options if not diverged(option)])
+    }
+    sizes = np.array(list(usable), dtype=np.float64)
     if sizes.size < 2:
         return None
-    best = [preferred(options) for options in served.options.values()]
+    best = [preferred(options) for options in usable.values()]
     fitted = np.log([[candidate.speedup for candidate in best]])
     resampled = np.column_stack([candidate.logs for candidate in best])
     known = np.isfinite(resampled).all(axis=1)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from specbench.analysis.fit import fit_run
 from specbench.analysis.recommending import Answer, recommend
-from specbench.analysis.recommending.crossover import Crossover, passing
+from specbench.analysis.recommending.candidates import Candidate
+from specbench.analysis.recommending.crossover import Crossover, crossover, passing
 from specbench.analysis.recommending.document import optimal_document, optimal_rows
 from specbench.analysis.recommending.schedule import Range, Schedule, ranges
 from specbench.analysis.recommending.toml import policy_toml
@@ -74,6 +76,22 @@ def test_the_crossover_lies_where_the_truth_passes_1(answer: Answer) -> None:
     assert found.ci is not None
     assert found.ci[0] <= found.batch_size <= found.ci[1]
     assert found.sentence.startswith("about ")
+
+
+def test_output_that_diverged_has_no_part_in_the_crossover(answer: Answer) -> None:
+    served = answer.schedules[0].served
+    assert served is not None
+
+    def broken(candidate: Candidate) -> Candidate:
+        wrong = tuple(replace(point, lossless="DIVERGED") for point in candidate.witnesses)
+        return replace(candidate, speedup=9.0, witnesses=wrong)
+
+    beside = {size: (*own, broken(own[-1])) for size, own in served.options.items()}
+    assert crossover(replace(served, options=beside)) == crossover(served)
+    alone = {**served.options, 16: tuple(broken(one) for one in served.options[16])}
+    found = crossover(replace(served, options=alone))
+    assert found is not None
+    assert found.last == 4
 
 
 def test_the_policy_is_toml_that_says_the_same(answer: Answer) -> None:
