@@ -59,8 +59,8 @@ class Costs:
     def drafter_step(self) -> tuple[float | None, tuple[float, float] | None]:
         """c over all gammas, rounds that drafted nothing left out, and its interval.
 
-        At batch 1 paired by conversation, above from time blocks. No interval from one
-        conversation, or for a drafter that takes no time.
+        At batch 1 paired by conversation, above from time blocks of each gamma. No interval from
+        one conversation, or for a drafter that takes no time.
         """
         drafting = [_drafting(steps) for steps in self._steps.values()]
         drafted = sum(float(steps.drafted.sum()) for steps in drafting)
@@ -68,8 +68,10 @@ class Costs:
             return None, None
         seconds = np.array([float(steps.draft_s.sum()) for steps in drafting])
         c = float(seconds.sum()) / drafted / self.step_s
-        interval = self._blocked(drafting) if self._batch_size > 1 else self._paired()
-        return c, self._widened(interval, seconds)
+        if self._batch_size > 1:
+            own = [time_blocks(steps.draft_s, steps.drafted) for steps in drafting if len(steps)]
+            return c, self._widened(two_sample_ratio(own, self._plain_blocks), seconds)
+        return c, self._widened(self._paired(), seconds)
 
     def overhead(self) -> float | None:
         """Mean remaining time of a round over all gammas."""
@@ -98,13 +100,7 @@ class Costs:
         if self.step_s is None:
             return None
         if self._batch_size > 1:
-            blocks = [
-                time_blocks(steps.seconds, np.ones(len(steps)))
-                for steps in (self._steps[gamma], *self._plain)
-            ]
-            seconds, count = (np.concatenate(part) for part in zip(*blocks[1:], strict=True))
-            own_s, own_count = blocks[0]
-            interval = two_sample_ratio(own_s, own_count, seconds, count)
+            interval = two_sample_ratio([_blocks(self._steps[gamma])], self._plain_blocks)
         else:
             own, plain = _by_conversation([self._raw[gamma]], _PARTS, None), self._plain_sums
             shared = sorted(own.keys() & plain.keys())
@@ -143,12 +139,9 @@ class Costs:
         columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
         return paired_ratio_of_ratios(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
 
-    def _blocked(self, drafting: Sequence[Steps]) -> Interval | None:
-        own = [time_blocks(steps.draft_s, steps.drafted) for steps in drafting]
-        plain = [time_blocks(steps.seconds, np.ones(len(steps))) for steps in self._plain]
-        draft_s, drafted = (np.concatenate(part) for part in zip(*own, strict=True))
-        seconds, count = (np.concatenate(part) for part in zip(*plain, strict=True))
-        return two_sample_ratio(draft_s, drafted, seconds, count) if draft_s.sum() else None
+    @property
+    def _plain_blocks(self) -> list[list[Numbers]]:
+        return [_blocks(steps) for steps in self._plain if len(steps)]
 
 
 def counts_by_conversation(raw: Sequence[Raw]) -> tuple[Numbers, Numbers]:
@@ -156,6 +149,11 @@ def counts_by_conversation(raw: Sequence[Raw]) -> tuple[Numbers, Numbers]:
     found = _by_conversation(raw, ("num_accepted",), "num_evaluated")
     sums = np.array(list(found.values())).reshape(-1, 2)
     return sums[:, 0], sums[:, 1]
+
+
+def _blocks(steps: Steps) -> list[Numbers]:
+    """Seconds and steps of each time block."""
+    return time_blocks(steps.seconds, np.ones(len(steps)))
 
 
 def _drafting(steps: Steps) -> Steps:

@@ -184,48 +184,67 @@ def product_of_ratios(
         SpecbenchError: the arrays don't fit together, or the level is no probability.
     """
     _check_level(level)
-    estimate, variances, freedoms = 1.0, [], []
+    estimate, found = 1.0, []
     for numerators, denominators in parts:
         top, bottom = _pair(numerators, denominators)
         if top.size < min_units or not top.sum() > 0.0:
             return None
         residuals = top / top.sum() - bottom / bottom.sum()
         estimate *= float(top.sum() / bottom.sum())
-        variances.append(top.size / (top.size - 1) * float(residuals @ residuals))
-        freedoms.append(top.size - 1)
-    variance, freedom = sum(variances), 1.0
-    if variance > 0.0:
-        terms = zip(variances, freedoms, strict=True)
-        freedom = variance**2 / sum(term**2 / dof for term, dof in terms)
-    reach = float(quantiles.student_t(0.5 + level / 2, freedom)) * math.sqrt(variance)
-    low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
-    return Interval(estimate, low, high, min(freedoms) + 1, "independent-t")
+        variance = top.size / (top.size - 1) * float(residuals @ residuals)
+        found.append((variance, top.size - 1))
+    return _welch(estimate, found, level)
 
 
-def two_sample_ratio(
-    base_numerators: ArrayLike,
-    base_denominators: ArrayLike,
-    numerators: ArrayLike,
-    denominators: ArrayLike,
-    level: float = 0.95,
-) -> Interval | None:
-    """Interval of (base sum ratio) / (sum ratio) of two samples of time blocks, at least 8 in each.
+Strata = Sequence[Sequence[ArrayLike]]
+"""Of each stratum, such as the steps of one gamma, its numerators and its denominators [blocks]."""
 
-    For ratios of times, such as seconds per drafter step over seconds per baseline step.
+
+def two_sample_ratio(first: Strata, second: Strata, level: float = 0.95) -> Interval | None:
+    """Interval of (ratio of the first sums) / (ratio of the second), at least 8 time blocks in each.
+
+    For ratios of times, such as seconds per drafter step over seconds per baseline step. Blocks
+    vary about their own stratum's ratio: strata are all there, so that what they differ by is no
+    chance (Cochran, Sampling Techniques, 3rd ed., sect. 6.11, the combined ratio estimate).
 
     Args:
-        base_numerators, base_denominators: [blocks].
-        numerators, denominators: [other blocks].
+        first, second: the strata of each sample, of two blocks or more.
         level: confidence level.
 
     Returns:
-        None where a sample has fewer than MIN_TIME_BLOCKS blocks or a total of zero.
+        None where a sample has fewer than MIN_TIME_BLOCKS blocks, a total of zero, or a stratum of
+        one block.
 
     Raises:
         SpecbenchError: the arrays don't fit together, or the level is no probability.
     """
-    parts = [(base_numerators, base_denominators), (denominators, numerators)]
-    return product_of_ratios(parts, level, MIN_TIME_BLOCKS)
+    _check_level(level)
+    estimate, parts = 1.0, []
+    for strata, power in ((first, 1.0), (second, -1.0)):
+        pairs = [_pair(*stratum) for stratum in strata]
+        top, bottom = (sum(float(pair[side].sum()) for pair in pairs) for side in (0, 1))
+        sizes = [pair[0].size for pair in pairs]
+        if sum(sizes) < MIN_TIME_BLOCKS or min(sizes) < 2 or not top > 0.0:
+            return None
+        variance = 0.0
+        for (tops, bottoms), size in zip(pairs, sizes, strict=True):
+            residuals = tops / top - bottoms / bottom
+            residuals -= residuals.mean()
+            variance += size / (size - 1) * float(residuals @ residuals)
+        estimate *= (top / bottom) ** power
+        parts.append((variance, sum(sizes) - len(sizes)))
+    return _welch(estimate, parts, level)
+
+
+def _welch(estimate: float, parts: Sequence[tuple[float, int]], level: float) -> Interval:
+    """An interval on the log scale from independent variances and their degrees of freedom."""
+    variance, freedom = sum(part for part, _ in parts), 1.0
+    if variance > 0.0:
+        freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    reach = float(quantiles.student_t(0.5 + level / 2, freedom)) * math.sqrt(variance)
+    low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
+    fewest = min(degrees for _, degrees in parts) + 1
+    return Interval(estimate, low, high, fewest, "independent-t")
 
 
 def _exact(share: float, bottom: Numbers, level: float) -> tuple[float, float]:

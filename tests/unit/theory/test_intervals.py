@@ -73,7 +73,7 @@ def test_what_can_not_be_said_is_none() -> None:
     assert ratio_interval([0, 0], [1, 2], upper=math.inf) is None
     assert paired_ratio_of_ratios([1], [1], [1], [1]) is None
     assert paired_ratio_of_ratios([1, 1], [1, 1], [1, 1], [0, 0]) is None
-    assert two_sample_ratio([1.0] * 7, [1] * 7, [1.0] * 9, [1] * 9) is None
+    assert two_sample_ratio([([1.0] * 7, [1] * 7)], [([1.0] * 9, [1] * 9)]) is None
     assert product_of_ratios([([1.0] * 7, [1] * 7)], min_units=8) is None
     assert product_of_ratios([([1, 2], [1, 2]), ([0, 0], [1, 2])]) is None
 
@@ -136,12 +136,30 @@ def test_product_of_ratios_by_hand() -> None:
 
 def test_two_samples_divide() -> None:
     times = np.array([2.0, 2.2, 1.8, 2.1, 1.9, 2.0, 2.3, 1.7])
-    interval = two_sample_ratio(times, np.ones(8), np.ones(9), np.full(9, 2))
+    interval = two_sample_ratio([(times, np.ones(8))], [(np.ones(9), np.full(9, 2))])
     assert interval is not None
     assert interval.estimate == pytest.approx(4.0)
     alone = product_of_ratios([(times, np.ones(8))])
     assert alone is not None
     assert interval.high / interval.estimate == pytest.approx(alone.high / alone.estimate)
+
+
+def test_strata_that_differ_are_no_chance() -> None:
+    """Seconds per drafted token fall with gamma where each draft has a fixed cost."""
+    generator, inside, widths = np.random.default_rng(0), 0, []
+    truth = sum(0.1 + 0.02 * gamma for gamma in (1, 2, 4, 8)) / 15
+    for _ in range(300):
+        plain = [(generator.normal(1.0, 0.01, 8), np.ones(8))]
+        strata = [
+            (generator.normal(0.1 + 0.02 * gamma, 0.003, 8), np.full(8, gamma))
+            for gamma in (1, 2, 4, 8)
+        ]
+        interval = two_sample_ratio(strata, plain)
+        assert interval is not None
+        inside += interval.low <= truth <= interval.high
+        widths.append(interval.high / interval.low - 1.0)
+    assert 0.92 <= inside / 300 <= 0.98
+    assert np.mean(widths) < 0.03  # taken for one sample: 0.3, and all of them inside
 
 
 def test_cluster_sums_and_time_blocks() -> None:
