@@ -19,9 +19,14 @@ from specbench.analysis.acceptance import Acceptance
 from specbench.analysis.evidence import Evidence, TokenSums
 from specbench.analysis.fit import GammaFit, GroupFit, GroupKey, Setting
 from specbench.analysis.model import RoundModel, RoundShape
+from specbench.analysis.recommending.candidates import Candidate, field_of
+from specbench.analysis.recommending.choice import choose
+from specbench.analysis.recommending.speeds import speeds_of
 from specbench.theory.acceptance import Counts, Iid, Sample
 from specbench.theory.iid_test import IidTest
 from specbench.theory.round_lines import RoundTimes, StepTimes
+
+Groups = list[GroupFit]
 
 STEP_S = 0.02
 TOKENS = 64
@@ -101,9 +106,7 @@ def tokens_per_round(
     return float((TOKENS - 1.0) * steps.mean() / (rounds[TOKENS - 1] * steps).mean())
 
 
-def costing(
-    drafter: Drafter, gammas: Sequence[int], best: float, slower: float = 0.0
-) -> Drafter:
+def costing(drafter: Drafter, gammas: Sequence[int], best: float, slower: float = 0.0) -> Drafter:
     """The same drafter with o such that its fastest gamma has this true speedup."""
     low, high = -0.9, 20.0
     for _ in range(60):
@@ -204,7 +207,9 @@ def group_of(task: str, name: str, evidence: Evidence, floor: float, model: Any)
         speed = part.emitted.sum() / evidence.times[gamma].seconds.sum()
         points.append(point_of(gamma, float(speed * evidence.plain.step_s), floor))
     shapes = {gamma: RoundShape((*(0.0,) * gamma, 1.0), 0.0, 1.0, 0.0) for gamma in evidence.times}
-    acceptance = Acceptance(0.5, (), IidTest(0.0, None, evidence.plain.names.size, 2), None, None, model)
+    acceptance = Acceptance(
+        0.5, (), IidTest(0.0, None, evidence.plain.names.size, 2), None, None, model
+    )
     return GroupFit(
         key=GroupKey(Setting(task, 0.0, 1, "simulated", "native", 0, 1.0), name),
         draft_form="chain",
@@ -229,3 +234,26 @@ def point_of(gamma: int, speedup: float, floor: float | None) -> GammaFit:
     nothing = dict.fromkeys(GammaFit.__dataclass_fields__)
     known = {"gamma": gamma, "num_cells": 1, "num_rounds": 1, "speedup": speedup}
     return GammaFit(**{**nothing, **known, "noise_floor": floor, "lossless": "identical"})
+
+
+def tasks(drafter: Drafter, gammas: Sequence[int], worlds: Sequence[World], seed: int) -> Groups:
+    """The groups of a run of one drafter: a task in each world."""
+    generator = np.random.default_rng(seed)
+    return [
+        group
+        for number, world in enumerate(worlds)
+        for group in world.setting(f"task {number:02d}", {"x": drafter}, gammas, generator)
+    ]
+
+
+def candidates(groups: Groups) -> tuple[Candidate, ...]:
+    """All that a run lets one choose from."""
+    return field_of(groups, *speeds_of(groups), max_gamma=16).candidates
+
+
+def recommended(found: Sequence[Candidate]) -> list[int]:
+    """The gamma recommended in each setting; 0 is plain decoding."""
+    by_setting: dict[Setting, list[Candidate]] = {}
+    for candidate in found:
+        by_setting.setdefault(candidate.setting, []).append(candidate)
+    return [choose(here).gamma for here in by_setting.values()]

@@ -12,7 +12,6 @@ together go by Student's t with the degrees of freedom of Welch 1947.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -21,10 +20,9 @@ import numpy as np
 from specbench.analysis.model import RoundShape
 from specbench.analysis.pooling import Raw
 from specbench.records.steps import Numbers, Steps, counted_steps, integers, numbers, values
-from specbench.theory import quantiles
 from specbench.theory.clusters import cluster_sums, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, two_sample_ratio
-from specbench.theory.round_lines import Scatter
+from specbench.theory.scatter import Scatter
 
 _PARTS = ("draft_s", "verify_s", "other_s")
 
@@ -114,18 +112,11 @@ class Costs:
         Args:
             seconds: [gammas] that the ratio adds up.
         """
-        if interval is None or self._cells is None or not interval.low > 0.0:
+        if interval is None or self._cells is None:
             return interval.ends if interval else None
         shares = seconds / seconds.sum()
         cells = float(shares @ shares) + 1.0 / len(self._plain)
-        low, high = (math.log(end / interval.estimate) for end in interval.ends)
-        own_freedom = max(interval.clusters - 1, 1)
-        own_t = float(quantiles.student_t(0.975, own_freedom))
-        own = ((high - low) / 2.0 / own_t) ** 2
-        reach = self._cells.reach(own, own_freedom, cells)
-        stretch = reach / (own_t * math.sqrt(own)) if own > 1e-24 else 0.0
-        low, high = (stretch * low, stretch * high) if stretch else (-reach, reach)
-        return interval.estimate * math.exp(low), interval.estimate * math.exp(high)
+        return self._cells.widened(interval.estimate, interval.ends, interval.clusters, cells)
 
     @cached_property
     def _plain_sums(self) -> dict[str, Numbers]:

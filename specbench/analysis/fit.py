@@ -48,7 +48,8 @@ from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
 from specbench.theory.cost_model import CostFit, fit_costs
 from specbench.theory.intervals import ratio_interval
-from specbench.theory.round_lines import RoundLines, Scatter, between_cells
+from specbench.theory.round_lines import RoundLines, between_cells
+from specbench.theory.scatter import Scatter
 
 _UNUSED = ("prompt_id", "overlap", "path")
 """Columns of rounds that no fit looks at: texts and lists, which are slow to read."""

@@ -19,7 +19,8 @@ from specbench.analysis.evidence import Evidence
 from specbench.analysis.model import capped
 from specbench.records.steps import Numbers
 from specbench.theory.acceptance import AcceptanceModel, by_cluster
-from specbench.theory.round_lines import RoundLines, scatter_of
+from specbench.theory.round_lines import RoundLines
+from specbench.theory.scatter import scatter_of
 
 FOLDS = 20
 """Conversations are left out in at most so many parts: models are fitted anew without each."""

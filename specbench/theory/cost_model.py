@@ -39,14 +39,8 @@ from specbench.theory import quantiles
 from specbench.theory.bootstrap import bca_ends, resample_weights
 from specbench.theory.clusters import Numbers
 from specbench.theory.intervals import BOOTSTRAP_FROM
-from specbench.theory.round_lines import (
-    RoundLines,
-    RoundTimes,
-    Scatter,
-    StepTimes,
-    between_cells,
-    scatter_of,
-)
+from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes, between_cells
+from specbench.theory.scatter import Scatter, scatter_of
 
 MIN_GAMMAS = 3
 """Two gammas always lie on a line."""

@@ -201,7 +201,7 @@ Strata = Sequence[Sequence[ArrayLike]]
 
 
 def two_sample_ratio(first: Strata, second: Strata, level: float = 0.95) -> Interval | None:
-    """Interval of (ratio of the first sums) / (ratio of the second), at least 8 time blocks in each.
+    """Interval of (ratio of first sums) / (ratio of second), at least 8 time blocks in each.
 
     For ratios of times, such as seconds per drafter step over seconds per baseline step. Blocks
     vary about their own stratum's ratio: strata are all there, so that what they differ by is no

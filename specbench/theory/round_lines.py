@@ -17,17 +17,16 @@ accept less have a larger share of the rounds at long gammas than at short ones.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 from specbench.theory.robust_line import Line, robust_line
+from specbench.theory.scatter import Scatter, scatter_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,28 +89,6 @@ class RoundTimes:
     def seconds(self) -> Numbers:
         """[clusters] of all rounds."""
         return self.draft_s + self.verify_s + self.other_s + self.idle_s
-
-
-class Scatter(NamedTuple):
-    """Variance of the log time of a cell, and the degrees of freedom it was estimated with."""
-
-    variance: float
-    freedom: int
-
-    def reach(self, own: float, freedom: float, cells: float) -> float:
-        """Half the width of a 95% interval of Student's t: Welch 1947.
-
-        Args:
-            own: variance by clusters.
-            freedom: its degrees of freedom.
-            cells: how often the variance of a cell adds to it.
-        """
-        added = cells * self.variance
-        total, degrees = own + added, float(freedom)
-        if added > 0.0:
-            told = added**2 / self.freedom
-            degrees = total**2 / (own**2 / freedom + told)
-        return float(quantiles.student_t(0.975, degrees)) * math.sqrt(total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,28 +251,6 @@ class RoundLines:
     @property
     def _middle(self) -> float:
         return float(self.size @ self.length / self.size.sum())
-
-
-def scatter_of(misfit: Numbers, plain_cells: Numbers | None) -> Scatter | None:
-    """How much cells differ that were measured one after the other, in log time.
-
-    Machines get warm and share their memory with others, all rounds of a cell alike, which no
-    resampling of a cell's rounds shows. What does is how far gammas lie off their line, and the
-    baselines from each other; lines that are curved in truth count here too.
-
-    Args:
-        misfit: [gammas] log distances from a line.
-        plain_cells: [baselines] mean time of a step of each.
-
-    Returns:
-        None where nothing tells it: two gammas, one baseline.
-    """
-    plain = np.log(plain_cells) if plain_cells is not None and plain_cells.size else np.zeros(1)
-    freedom = misfit.size - 2 + plain.size - 1
-    if freedom < 1 or not np.isfinite(misfit).all():
-        return None
-    squares = float((misfit**2).sum() + ((plain - plain.mean()) ** 2).sum())
-    return Scatter(squares / freedom, freedom)
 
 
 def between_cells(lines: RoundLines | None, plain_cells: Numbers | None) -> Scatter | None:

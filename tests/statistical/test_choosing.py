@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from specbench.analysis.acceptance import model_for
-from specbench.analysis.fit import GroupFit
-from specbench.analysis.recommending.candidates import Candidate, field_of
-from specbench.analysis.recommending.choice import choose, preferred
-from specbench.analysis.recommending.speeds import speeds_of
-from tests.choice_worlds import Drafter, World, costing
+from specbench.analysis.recommending.choice import preferred
+from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks
 
 GAMMAS = (1, 2, 3, 4, 6, 8)
+FEW_GAMMAS = (1, 2, 4)
 SIMULATIONS = 200
 CELLS = 24
-
-
-def candidates(groups: Sequence[GroupFit]) -> tuple[Candidate, ...]:
-    speeds, scatter = speeds_of(groups)
-    return field_of(groups, speeds, scatter, max_gamma=16).candidates
 
 
 @pytest.mark.parametrize(
@@ -63,34 +55,18 @@ def test_a_verify_time_that_jumps_is_seen(drafter: Drafter, world: World) -> Non
     assert fitted > raw
 
 
-def recommended(drafter: Drafter, seed: int) -> tuple[list[int], list[int]]:
-    """Gammas recommended in a run of CELLS tasks, and if each went by its own interval."""
-    generator, world = np.random.default_rng(seed), World()
-    groups = [
-        group
-        for cell in range(CELLS)
-        for group in world.setting(f"task {cell}", {"x": drafter}, (1, 2, 4), generator)
-    ]
-    by_task: dict[str, list[Candidate]] = {}
-    for candidate in candidates(groups):
-        by_task.setdefault(candidate.setting.task, []).append(candidate)
-    alone = [
-        [replace(candidate, bound=candidate.ci[0]) for candidate in found if candidate.ci]
-        for found in by_task.values()
-    ]
-    return (
-        [choose(found).gamma for found in by_task.values()],
-        [choose(found).gamma for found in alone],
-    )
-
-
 def test_a_run_without_any_gain_recommends_nothing() -> None:
-    even = costing(Drafter(0.6), (1, 2, 4), 1.0)
-    runs = [recommended(even, seed) for seed in range(60)]
-    assert sum(not any(together) for together, _ in runs) >= 57
-    assert sum(any(alone) for _, alone in runs) >= 15  # each by itself would not do
+    even = costing(Drafter(0.6), FEW_GAMMAS, 1.0)
+    none = alone = 0
+    for seed in range(60):
+        found = candidates(tasks(even, FEW_GAMMAS, [World()] * CELLS, seed))
+        none += not any(recommended(found))
+        alone += any(recommended([replace(one, bound=one.ci[0]) for one in found if one.ci]))
+    assert none >= 57
+    assert alone >= 15  # each by itself would not do
 
 
 def test_a_gain_is_found_among_many_cells() -> None:
-    runs = [recommended(costing(Drafter(0.6), (1, 2, 4), 1.3), seed) for seed in range(4)]
-    assert np.mean([gamma > 0 for together, _ in runs for gamma in together]) >= 0.97
+    worth = costing(Drafter(0.6), FEW_GAMMAS, 1.3)
+    runs = [candidates(tasks(worth, FEW_GAMMAS, [World()] * CELLS, seed)) for seed in range(4)]
+    assert np.mean([gamma > 0 for found in runs for gamma in recommended(found)]) >= 0.97

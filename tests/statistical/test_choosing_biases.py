@@ -8,9 +8,11 @@ import pytest
 from specbench.analysis.acceptance import model_for
 from specbench.analysis.recommending.clock import LineClock
 from specbench.analysis.recommending.speeds import speeds_of
-from tests.choice_worlds import Drafter, World
+from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks
 
 GAMMAS = (1, 2, 3, 4, 6, 8)
+FEW_GAMMAS = (1, 2, 4)
+SIMULATIONS = 30
 
 
 def test_a_round_takes_the_step_of_the_conversations_that_need_it() -> None:
@@ -24,3 +26,22 @@ def test_a_round_takes_the_step_of_the_conversations_that_need_it() -> None:
     times = [group.evidence.times[gamma] for gamma in GAMMAS]
     measured = [part.seconds.sum() / part.rounds.sum() for part in times]
     assert fitted == pytest.approx(np.array(measured), rel=0.003)  # one step for all: 0.94 to 1.05
+
+
+@pytest.mark.parametrize(
+    ("drafter", "world", "settings"),
+    [
+        (Drafter(0.65, spread=0.15, c=0.03), World(prompts=100, context=0.3, slower=1.5), 8),
+        (Drafter(0.65, spread=0.2, c=0.03), World(prompts=200, context=0.2), 6),
+    ],
+    ids=["slow conversations accept less", "conversations accept more or less"],
+)
+def test_a_model_that_is_off_recommends_nothing_without_a_gain(
+    drafter: Drafter, world: World, settings: int
+) -> None:
+    even = costing(drafter, FEW_GAMMAS, 1.0, world.slower)
+    found = [
+        recommended(candidates(tasks(even, FEW_GAMMAS, [world] * settings, seed)))
+        for seed in range(SIMULATIONS)
+    ]
+    assert sum(not any(gammas) for gammas in found) >= 0.95 * SIMULATIONS

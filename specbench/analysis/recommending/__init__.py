@@ -1,7 +1,7 @@
 """Which drafter and gamma to use, from a fitted run, and when the answer is "do not speculate".
 
     speeds_of   the speedup of every drafter at every gamma, fitted        speed, clock
-    field_of    all of them as candidates, with bounds that hold together  candidates, clusters
+    field_of    all of them as candidates, with bounds that hold together  candidates, errors
     decide      the rule, setting by setting                               choice
     schedules   one policy for a server whose load varies                  schedule, crossover
     lines       what to type into other engines                            serving
@@ -105,8 +105,8 @@ def recommend(run: RunFit, max_gamma: int | None = None) -> Answer:
             nothing to answer from.
     """
     groups = [group for group in run.groups if group.model is not None]
-    speeds, scatter = speeds_of(groups)
-    field = field_of(groups, speeds, scatter, max_gamma)
+    speeds, cells = speeds_of(groups)
+    field = field_of(groups, speeds, cells, max_gamma)
     beyond = _beyond(groups, max_gamma)
     if not field.candidates:
         raise _nothing(run, beyond, max_gamma)
@@ -115,7 +115,7 @@ def recommend(run: RunFit, max_gamma: int | None = None) -> Answer:
     if beyond:
         gammas = ", ".join(map(str, beyond))
         notes.append(f"measured but left out, longer than --max-gamma {max_gamma}: γ = {gammas}")
-    if speeds and scatter is None:
+    if speeds and not cells:
         notes.append(
             "nothing tells how much cells differ that were measured one after the other (one "
             "baseline, fewer than three gammas): intervals and bounds leave that out"

@@ -3,7 +3,8 @@
 A candidate's speedup is fitted (:mod:`specbench.analysis.recommending.speed`), with three measures
 of how sure it is: an interval of its own, a lower bound that holds for all candidates of the run
 together (:mod:`specbench.theory.simultaneous`), and resampled speedups, in which conversations are
-drawn anew, the same ones for all candidates, and cells are moved by as much as cells differ.
+drawn anew, the same ones for all candidates, and which are moved by as much as cells differ and
+acceptance models are off (:mod:`specbench.analysis.recommending.errors`).
 
 Imported cells have no rounds. Their measured speedups stand as they are, with the intervals of
 their source if it gives any, widened for all of them together.
@@ -12,7 +13,7 @@ their source if it gives any, widened for all of them together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -20,11 +21,12 @@ import numpy as np
 
 from specbench.analysis.fit import GammaFit, GroupFit, Setting
 from specbench.analysis.recommending.clusters import RESAMPLES, draw
+from specbench.analysis.recommending.errors import Row, errors_of
 from specbench.analysis.recommending.speed import GroupSpeed
 from specbench.theory.clusters import Numbers
 from specbench.theory.differences import simultaneous
-from specbench.theory.round_lines import Scatter
-from specbench.theory.simultaneous import Errors, Influence, interval, lower_bounds
+from specbench.theory.scatter import Scatter
+from specbench.theory.simultaneous import Deviations, Errors, interval, lower_bounds
 
 SEED = 0
 _NORMAL = 1.96  # half the width of a 95% interval in standard errors
@@ -40,7 +42,7 @@ class Candidate:
         speedup: fitted.
         ci: its own 95% interval; None where there is too little for one.
         bound: lower bound that holds together with those of all candidates of the run; of a gamma
-            between two measured ones at most theirs, since round times may bend there.
+            between two measured ones the smaller one of theirs.
         witnesses: the measured gammas that it rests on: itself, or its two neighbours.
         drawn: gives ``logs``, which few candidates are ever asked for.
     """
@@ -117,7 +119,7 @@ class Field:
 def field_of(
     groups: Sequence[GroupFit],
     speeds: Sequence[GroupSpeed],
-    scatter: Scatter | None,
+    cells: Mapping[Setting, Scatter],
     max_gamma: int | None,
 ) -> Field:
     """All candidates of a run.
@@ -125,59 +127,49 @@ def field_of(
     Args:
         groups: its fitted groups.
         speeds: of those that have rounds.
-        scatter: how much cells differ; None where nothing tells it.
+        cells: how much cells of a setting differ; empty where nothing tells it.
         max_gamma: the longest draft that is considered; None: no limit.
     """
     draws = draw({key: n.size for speed in speeds for key, n in speed.clusters.sets.items()}, SEED)
     by_key = {group.key: group for group in groups}
-    pairs = [(by_key[speed.key], speed) for speed in speeds]
-    fitted = _fitted(pairs, scatter, draws, max_gamma)
+    rows = [row for speed in speeds for row in _rows(by_key[speed.key], speed, max_gamma)]
     own = {speed.key for speed in speeds}
     told = _imported([group for group in groups if group.key not in own], max_gamma)
     order = {group.key: place for place, group in enumerate(groups)}
-    found = sorted([*fitted, *told], key=lambda one: (order[one.group.key], one.gamma))
+    found = [*_fitted(rows, cells, draws), *told]
+    found.sort(key=lambda one: (order[one.group.key], one.gamma))
     return Field(tuple(found), tuple(speeds), draws)
 
 
+def _rows(group: GroupFit, speed: GroupSpeed, max_gamma: int | None) -> Iterator[Row]:
+    """The gammas of a group; what can't be told is left out."""
+    for column, log in enumerate(speed.logs(np.ones(speed.clusters.size)).tolist()):
+        witnesses = _witnesses(group, speed.gammas[column])
+        if not _beyond(speed.gammas[column], max_gamma) and math.isfinite(log) and witnesses:
+            yield Row(group, speed, column, log, witnesses)
+
+
 def _fitted(
-    pairs: Sequence[tuple[GroupFit, GroupSpeed]],
-    scatter: Scatter | None,
-    draws: dict[Hashable, Numbers],
-    max_gamma: int | None,
+    rows: Sequence[Row], cells: Mapping[Setting, Scatter], draws: dict[Hashable, Numbers]
 ) -> list[Candidate]:
-    """The candidates of all groups with rounds; what can't be told is left out."""
-    rows = [
-        (group, speed, column, float(log), witnesses)
-        for group, speed in pairs
-        for column, log in enumerate(speed.logs(np.ones(speed.clusters.size)))
-        if not _beyond(speed.gammas[column], max_gamma)
-        and np.isfinite(log)
-        and (witnesses := _witnesses(group, speed.gammas[column]))
-    ]
-    places: dict[Hashable, list[int]] = {}
-    for place, (group, *_) in enumerate(rows):
-        places.setdefault(group.key, []).append(place)
-    estimates = np.array([log for *_, log, _ in rows])
-    errors = _errors(pairs, [(speed, column) for _, speed, column, *_ in rows], places, scatter)
+    """The candidates of all groups with rounds."""
+    estimates = np.array([row.log for row in rows])
+    errors = errors_of(rows, cells)
     low, high = interval(estimates, errors)
-    bounds = _bounds(estimates, errors, [group.synthetic for group, *_ in rows])
-    measured = {(g.key, speed.gammas[c]): place for place, (g, speed, c, *_) in enumerate(rows)}
-    for place, (group, *_, witnesses) in enumerate(rows):
-        near = [measured.get((group.key, point.gamma), place) for point in witnesses]
-        bounds[place] = bounds[[place, *near]].min()
-    moved = _moved_by_cells(errors)
-    resamples = {speed.key: Resamples(speed, draws) for _, speed in pairs}
+    bounds = _bounds(rows, estimates, errors)
+    moved = _moved(errors)
+    resamples = {row.group.key: Resamples(row.speed, draws) for row in rows}
     return [
         Candidate(
-            group,
-            speed.gammas[column],
-            math.exp(log),
+            row.group,
+            row.gamma,
+            math.exp(row.log),
             (math.exp(low[place]), math.exp(high[place])) if np.isfinite(low[place]) else None,
             None if np.isnan(bounds[place]) else math.exp(bounds[place]),
-            witnesses,
-            partial(resamples[group.key].moved, column, moved[:, place]),
+            row.witnesses,
+            partial(resamples[row.group.key].moved, row.column, moved[:, place]),
         )
-        for place, (group, speed, column, log, witnesses) in enumerate(rows)
+        for place, row in enumerate(rows)
     ]
 
 
@@ -195,48 +187,34 @@ def _witnesses(group: GroupFit, gamma: int) -> tuple[GammaFit, ...]:
     return tuple(measured[known] for known in dict.fromkeys(near) if known is not None)
 
 
-def _errors(
-    pairs: Sequence[tuple[GroupFit, GroupSpeed]],
-    rows: Sequence[tuple[GroupSpeed, int]],
-    places: dict[Hashable, list[int]],
-    scatter: Scatter | None,
-) -> Errors:
-    """What moves the candidates: clusters, the same ones for all that share a set, and cells."""
-    parts: dict[Hashable, list[tuple[list[int], Numbers]]] = {}
-    for group, speed in pairs:
-        here = places.get(speed.key, [])
-        enough = group.evidence is not None and group.evidence.enough
-        for key, values in speed.influences().items():
-            own = values[:, [rows[place][1] for place in here]]
-            parts.setdefault(key, []).append((here, own if enough else np.full_like(own, np.nan)))
-    influences = [
-        Influence(
-            np.array([place for here, _ in part for place in here], dtype=np.int64),
-            np.concatenate([values for _, values in part], axis=1),
-        )
-        for part in parts.values()
+def _bounds(rows: Sequence[Row], estimates: Numbers, errors: Errors) -> Numbers:
+    """Of all but synthetic drafters, which nobody would choose: NaN.
+
+    Measured gammas are compared; one between two of them has the smaller bound of theirs, and adds
+    nothing to what is compared: tokens rise ever slower with gamma, times do not, and so a speedup
+    between two others is no smaller than both of them.
+    """
+    place_of = {(row.group.key, row.gamma): place for place, row in enumerate(rows)}
+    near = [
+        [place_of.get((row.group.key, point.gamma), place) for point in row.witnesses]
+        for place, row in enumerate(rows)
     ]
-    cells: dict[Hashable, Numbers] = {}
-    for place, (speed, column) in enumerate(rows):
-        for cell, pull in speed.pulls(speed.gammas[column]).items():
-            cells.setdefault(cell, np.zeros(len(rows)))[place] = pull
-    pulls = np.array(list(cells.values())).reshape(len(cells), len(rows))
-    return Errors(influences, pulls, *(scatter or ()))
+    compared = np.zeros(len(rows), dtype=np.bool_)
+    for row, places in zip(rows, near, strict=True):
+        compared[places] |= not row.group.synthetic
+    bounds = np.full(len(rows), np.nan)
+    bounds[compared] = lower_bounds(estimates[compared], errors.only(compared), seed=SEED)
+    smaller = [bounds[places].min() for places in near]
+    return np.asarray(np.minimum(smaller, estimates))
 
 
-def _bounds(estimates: Numbers, errors: Errors, synthetic: Sequence[bool]) -> Numbers:
-    """Of all but synthetic drafters, which nobody would choose: NaN."""
-    known = ~np.array(synthetic, dtype=np.bool_)
-    bounds = np.full(estimates.size, np.nan)
-    bounds[known] = lower_bounds(estimates[known], errors.only(known), seed=SEED)
-    return bounds
-
-
-def _moved_by_cells(errors: Errors) -> Numbers:
-    """[RESAMPLES, candidates] by how much cells move the logs."""
-    spread = math.sqrt(errors.cell_variance)
-    deviations = np.random.default_rng(SEED).normal(0.0, spread, (RESAMPLES, len(errors.pulls)))
-    return np.asarray(deviations @ errors.pulls)
+def _moved(errors: Errors) -> Numbers:
+    """[RESAMPLES, candidates] by how much cells, and what models do not know, move the logs."""
+    generator, moved = np.random.default_rng(SEED), np.zeros((RESAMPLES, errors.count))
+    for part in errors.parts:
+        if isinstance(part, Deviations):
+            moved[:, part.columns] += part.moves(generator, RESAMPLES)
+    return moved
 
 
 def _imported(groups: Sequence[GroupFit], max_gamma: int | None) -> list[Candidate]:

@@ -6,11 +6,11 @@ Two clocks tell it, in seconds:
   gammas. One gamma's luck with its cell, or with the machine's mood, is averaged with the others'.
 - :class:`MeasuredClock`: each gamma's own rounds, and between measured gammas the straight line
   from one to the next. For trees and adaptive drafts, for a single gamma, and for drafters whose
-  times the lines miss by more than cells differ (an F test at 5% against the differences between
-  baselines).
+  times the lines miss by more than cells differ (an F test at 5% for the whole run against the
+  differences between baselines).
 
-Where a verify step jumps at some width (:mod:`specbench.analysis.recommending.step`), the measured
-clock's times are smoothed by a line with that step. Gammas between the two next to it are unknown.
+Where a verify step jumps at some width (:mod:`specbench.theory.step`), the measured clock's times
+are smoothed by a line with that step. Gammas between the two next to it are unknown.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from specbench.analysis.evidence import Evidence
 from specbench.analysis.pooling import GroupKey
 from specbench.analysis.recommending.clusters import Clusters, blocks, conversations
-from specbench.analysis.recommending.step import Step
 from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
-from specbench.theory.round_lines import RoundLines, RoundTimes, Scatter
+from specbench.theory.round_lines import RoundLines, RoundTimes
+from specbench.theory.scatter import Scatter, scatter_of
+from specbench.theory.step import Step
 
 _SIGNIFICANT = 0.05
 
@@ -42,6 +43,11 @@ class Clock(Protocol):
 
     def pulls(self, gamma: int) -> dict[int, float]:
         """Measured gamma -> how far a deviation of its log time moves the log of the answer."""
+        ...
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """How far measured gammas lie off what they are smoothed by; None where nothing tells."""
         ...
 
 
@@ -106,6 +112,11 @@ class MeasuredClock:
         pull = weights @ self.step.smoother * self.step.time
         return dict(zip(self.sums, (pull / pull.sum()).tolist(), strict=True))
 
+    @property
+    def scatter(self) -> Scatter | None:
+        """About the step."""
+        return self.step.scatter if self.step is not None else None
+
 
 @dataclass(frozen=True, eq=False)
 class LineClock:
@@ -143,7 +154,7 @@ class LineClock:
         return np.stack(found, axis=-1)
 
     def _drafts(self, gamma: int, weights: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean step of the conversations that drafts of a gamma belong to, and mean length of these.
+        """Mean step of the conversations that draft at a gamma, and mean length of the drafts.
 
         Each draft's length counts with its step. Between measured gammas the drafts of the two
         neighbours, cut to its length, stand in.
@@ -173,6 +184,11 @@ class LineClock:
         drafted = (known for known, own in self.sums.items() if own.lengths[:, 1:].any())
         return dict(zip(drafted, (pull / pull.sum()).tolist(), strict=True))
 
+    @property
+    def scatter(self) -> Scatter | None:
+        """About the lines."""
+        return scatter_of(self.lines.misfit, None)
+
 
 def line_clock(
     key: GroupKey, evidence: Evidence, clusters: Clusters, sums: Mapping[int, _Sums]
@@ -192,44 +208,21 @@ def line_clock(
     return LineClock(lines, places, steps, sums)
 
 
-def fits(lines: RoundLines, plain: Scatter | None) -> bool:
+def fits(lines: RoundLines, plain: Scatter | None, among: int = 1) -> bool:
     """Whether gammas lie off their line by no more than cells differ, as far as can be told.
 
     Args:
         lines: of a group.
-        plain: how much the baselines of each block differ.
+        plain: how much the baselines of a block differ.
+        among: drafters and settings that are asked; all of them are told at 5% together.
     """
     misfit = lines.misfit
     freedom = misfit.size - 2
     if freedom < 1 or plain is None or not np.isfinite(misfit).all():
         return bool(np.isfinite(misfit).all())
     off = float((misfit**2).sum()) / freedom
-    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT, freedom, plain.freedom))
+    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT / among, freedom, plain.freedom))
     return off <= limit * plain.variance
-
-
-def plain_scatter(plain_cells: Iterable[Numbers]) -> Scatter | None:
-    """How much baselines of one block differ, over all blocks; None without two of one block.
-
-    Args:
-        plain_cells: [baselines] mean seconds of a step of each, per setting.
-    """
-    logs = [np.log(cells) for cells in plain_cells]
-    freedom = sum(part.size - 1 for part in logs)
-    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in logs)
-    return Scatter(squares / freedom, freedom) if freedom > 0 else None
-
-
-def pooled_scatter(
-    plain: Scatter | None, lines: Sequence[RoundLines], steps: Sequence[Step] = ()
-) -> Scatter | None:
-    """How much cells differ: baselines from each other, gammas from their lines and steps."""
-    misfits = [misfit for part in lines if (misfit := part.misfit).size > 2]
-    freedom = sum(misfit.size - 2 for misfit in misfits)
-    squares = sum(float((misfit**2).sum()) for misfit in misfits)
-    for part in [*([] if plain is None else [plain]), *(step.scatter for step in steps)]:
-        squares, freedom = squares + part.variance * part.freedom, freedom + part.freedom
-    return Scatter(squares / freedom, freedom) if freedom > 0 else None
 
 
 def neighbours(gamma: int, measured: Iterable[int]) -> dict[int, float]:

@@ -7,7 +7,7 @@ every gamma and every baseline of a setting is a set of time blocks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,24 @@ class Clusters:
         rows = np.zeros((self.size, *sums.shape[1:]))
         rows[self.slices()[key].start + np.searchsorted(self.sets[key], names)] = sums
         return rows
+
+    def influence(self, key: Hashable, statistic: Callable[[Numbers], Numbers]) -> Numbers:
+        """What each cluster of a set adds to a statistic, by jackknife: [names, m].
+
+        Efron & Tibshirani 1993, An Introduction to the Bootstrap, ch. 11. NaN where the set has a
+        single cluster.
+
+        Args:
+            statistic: weights of all clusters [n, size] -> [n, m].
+        """
+        place = self.slices()[key]
+        count = place.stop - place.start
+        without = np.ones((count, self.size))
+        without[:, place] -= np.eye(count)
+        left_out = statistic(without)
+        if count == 1:
+            return np.full_like(left_out, np.nan)
+        return np.asarray((left_out.mean(axis=0) - left_out) * (count - 1) / count)
 
     def weights(self, draws: Mapping[Hashable, Numbers]) -> Numbers:
         """Draws of each set, [resamples, names] each, end to end: [resamples, size]."""

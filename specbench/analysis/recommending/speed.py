@@ -4,8 +4,9 @@
 
 Tokens of a chain come from its acceptance model, the lengths of its drafts and what is cut at an
 output's end, as in :mod:`specbench.analysis.prediction`; here the gamma itself is among what the
-model was fitted to. Trees and adaptive drafts have no such model: their tokens are counted. Round
-times come from a :mod:`specbench.analysis.recommending.clock`.
+model was fitted to, and it is moved towards the counts where these are shown to lie off it
+(:mod:`specbench.analysis.recommending.misfit`). Trees and adaptive drafts have no such model: their
+tokens are counted. Round times come from a :mod:`specbench.analysis.recommending.clock`.
 
 All of it is a function of cluster sums, so a thousand resamples cost a few products of matrices.
 """
@@ -13,7 +14,7 @@ All of it is a function of cluster sums, so a thousand resamples cost a few prod
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from specbench.analysis.recommending.clusters import (
     conversations,
     plain_blocks,
 )
+from specbench.analysis.recommending.misfit import Misfit, misfit_of
 from specbench.theory.acceptance import AcceptanceModel, by_cluster
 from specbench.theory.clusters import Numbers
 from specbench.theory.reweighted import Reweighted
@@ -40,20 +42,39 @@ class Tokens:
         lengths: measured gamma -> [clusters, gamma + 1] rounds by draft length.
         emitted: measured gamma -> [clusters] tokens after cuts.
         output: mean tokens of an answer, the first one apart.
+        misfit: of a chain's acceptance model; None where it can't be told.
     """
 
     acceptance: Reweighted | None
     lengths: Mapping[int, Numbers]
     emitted: Mapping[int, Numbers]
     output: float
+    misfit: Misfit | None = None
 
     def per_round(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
         """Weights [..., clusters] -> [..., gammas]."""
         if self.acceptance is None:
-            rounds = [weights @ self.lengths[gamma].sum(axis=1) for gamma in gammas]
-            tokens = [weights @ self.emitted[gamma] for gamma in gammas]
-            return _ratio(np.stack(tokens, axis=-1), np.stack(rounds, axis=-1))
-        alive = np.cumprod(self.acceptance.alphas(weights, max(gammas)), axis=-1)
+            return self._counted(gammas, weights)
+        modelled = self._modelled(self.acceptance, gammas, weights)
+        if self.misfit is None or not any(self.misfit.moved.values()):
+            return modelled
+        return np.asarray(modelled * np.exp(self.off(weights) @ self.misfit.shares(gammas)))
+
+    def off(self, weights: Numbers) -> Numbers:
+        """Log of counted / modelled tokens: weights [..., clusters] -> [..., measured gammas]."""
+        assert self.acceptance is not None
+        known = list(self.emitted)
+        modelled = self._modelled(self.acceptance, known, weights)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(self._counted(known, weights) / modelled))
+
+    def _counted(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
+        rounds = [weights @ self.lengths[gamma].sum(axis=1) for gamma in gammas]
+        tokens = [weights @ self.emitted[gamma] for gamma in gammas]
+        return _ratio(np.stack(tokens, axis=-1), np.stack(rounds, axis=-1))
+
+    def _modelled(self, model: Reweighted, gammas: Sequence[int], weights: Numbers) -> Numbers:
+        alive = np.cumprod(model.alphas(weights, max(gammas)), axis=-1)
         found = []
         for gamma in gammas:
             shares = shares_at(gamma, self.lengths, weights)
@@ -101,22 +122,8 @@ class GroupSpeed:
         return np.where(np.isfinite(logs), logs, np.nan)
 
     def influences(self) -> dict[Hashable, Numbers]:
-        """Set of clusters -> [clusters, gammas]: what each adds to the logs, by jackknife.
-
-        Efron & Tibshirani 1993, An Introduction to the Bootstrap, ch. 11. NaN where a set has a
-        single cluster.
-        """
-        found = {}
-        for key, place in self.clusters.slices().items():
-            count = place.stop - place.start
-            if count == 1:
-                found[key] = np.full((1, len(self.gammas)), np.nan)
-                continue
-            without = np.ones((count, self.clusters.size))
-            without[:, place] -= np.eye(count)
-            left_out = self.logs(without)
-            found[key] = (left_out.mean(axis=0) - left_out) * (count - 1) / count
-        return found
+        """Set of clusters -> [clusters, gammas]: what each adds to the logs."""
+        return {key: self.clusters.influence(key, self.logs) for key in self.clusters.sets}
 
     def pulls(self, gamma: int) -> dict[Hashable, float]:
         """Cell -> how far its own deviation moves the log speedup."""
@@ -146,12 +153,17 @@ def tokens_of(
             clusters.aligned(where, names, evaluated),
         )
     parts = evidence.tokens.items()
-    return Tokens(
+    tokens = Tokens(
         acceptance,
         {gamma: clusters.aligned(where, part.names, part.lengths) for gamma, part in parts},
         {gamma: clusters.aligned(where, part.names, part.emitted) for gamma, part in parts},
         evidence.output,
     )
+    if acceptance is None:
+        return tokens
+    off = tokens.off(np.ones(clusters.size))
+    influence = clusters.influence(where, tokens.off)
+    return replace(tokens, misfit=misfit_of(list(tokens.emitted), off, influence))
 
 
 def plain_of(key: GroupKey, evidence: Evidence, clusters: Clusters) -> Numbers:

@@ -1,47 +1,56 @@
-"""From the fitted groups of a run to their speeds: which acceptance model, and which clock."""
+"""From the fitted groups of a run to their speeds: which acceptance model, and which clock.
+
+How much cells differ is told setting by setting, by baselines and by gammas beside their lines, and
+led towards what the settings of the run have in common (:mod:`specbench.theory.moderated`): a
+machine may have been busy during one block only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from specbench.analysis.between_cells import led, plain_scatter
 from specbench.analysis.evidence import Evidence
-from specbench.analysis.fit import GroupFit
+from specbench.analysis.fit import GroupFit, Setting
 from specbench.analysis.recommending.clock import (
     Clock,
-    LineClock,
     MeasuredClock,
     fits,
     line_clock,
-    plain_scatter,
-    pooled_scatter,
     sums_of,
 )
 from specbench.analysis.recommending.clusters import Names, clusters_of, conversations_by_task
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
-from specbench.analysis.recommending.step import step_in
-from specbench.theory.round_lines import Scatter
+from specbench.theory.round_lines import RoundLines
+from specbench.theory.scatter import Scatter, pooled
+from specbench.theory.step import step_in
 
 
-def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], Scatter | None]:
-    """The speed of each group that has rounds, and how much cells of the run differ."""
+def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], dict[Setting, Scatter]]:
+    """The speed of each group that has rounds, and how much cells of each setting differ.
+
+    The latter is empty where nothing tells it.
+    """
     known = [(group, group.evidence) for group in groups if group.evidence is not None]
     in_task = conversations_by_task((group.key, evidence) for group, evidence in known)
     # The drafters of a setting share its baselines, which count once.
-    settings = {group.key.setting: evidence.plain_cells for group, evidence in known}
-    plain = plain_scatter(settings.values())
-    found, straight, stepped = [], [], []
+    plain = {group.key.setting: plain_scatter(e.plain_cells) for group, e in known}
+    of_plain, told, found = led(plain), {setting: [own] for setting, own in plain.items()}, []
     for group, evidence in known:
-        speed = _speed(group, evidence, in_task[group.key.setting.task], plain)
+        setting = group.key.setting
+        straight_enough = partial(fits, plain=of_plain.get(setting), among=len(known))
+        speed = _speed(group, evidence, in_task[setting.task], straight_enough)
+        told[setting].append(speed.clock.scatter)
         found.append(speed)
-        if isinstance(speed.clock, LineClock):
-            straight.append(speed.clock.lines)
-        elif isinstance(speed.clock, MeasuredClock) and speed.clock.step is not None:
-            stepped.append(speed.clock.step)
-    return found, pooled_scatter(plain, straight, stepped)
+    return found, led({setting: pooled(parts) for setting, parts in told.items()})
 
 
 def _speed(
-    group: GroupFit, evidence: Evidence, in_task: Names, plain: Scatter | None
+    group: GroupFit,
+    evidence: Evidence,
+    in_task: Names,
+    straight_enough: Callable[[RoundLines], bool],
 ) -> GroupSpeed:
     """A group's speed."""
     key, clusters = group.key, clusters_of(group.key, evidence, in_task)
@@ -54,7 +63,7 @@ def _speed(
         step = step_in(straight.lines) if drafted else None
         if step is not None:
             clock = MeasuredClock(sums, step)
-        elif fits(straight.lines, plain):
+        elif straight_enough(straight.lines):
             clock = straight
     measured = sorted(evidence.times)
     gammas = range(measured[0], measured[-1] + 1) if model is not None else measured

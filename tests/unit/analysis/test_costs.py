@@ -9,7 +9,8 @@ import pytest
 
 from specbench.analysis.costs import Costs
 from specbench.analysis.evidence import evidence_of
-from specbench.theory.round_lines import RoundLines, Scatter, between_cells
+from specbench.theory.round_lines import RoundLines, between_cells
+from specbench.theory.scatter import Scatter
 from tests.cost_worlds import STEP_S, World
 
 GAMMAS = (1, 2, 3, 4, 6, 8)

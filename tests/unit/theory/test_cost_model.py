@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from specbench.theory.cost_model import CostFit, fit_costs, fit_totals
-from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes, scatter_of
+from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes
+from specbench.theory.scatter import scatter_of
 from tests.acceptance_worlds import iid, independent_rounds
 from tests.cost_worlds import World, exact
 

@@ -85,7 +85,7 @@ def test_a_cluster_without_a_baseline_of_its_own_has_t1() -> None:
 
 
 def test_a_step_is_that_of_the_rounds_in_question() -> None:
-    """Where slow conversations accept less they have a larger share of the rounds at long gammas."""
+    """Slow conversations that accept less have a larger share of the rounds at long gammas."""
     shares = {1: 2.0 - SLOWNESS / 3, 2: np.ones(8), 4: SLOWNESS, 8: 2 * SLOWNESS}
     times = {
         gamma: RoundTimes(

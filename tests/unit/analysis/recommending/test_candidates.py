@@ -18,7 +18,7 @@ GOOD = Drafter(0.7, c=0.05)
 
 def field(groups: list[GroupFit], scatter: bool = True) -> Field:
     speeds, cells = speeds_of(groups)
-    return field_of(groups, speeds, cells if scatter else None, max_gamma=16)
+    return field_of(groups, speeds, cells if scatter else {}, max_gamma=16)
 
 
 def groups(drafters: dict[str, Drafter], gammas: tuple[int, ...], seed: int = 0) -> list[GroupFit]:
@@ -27,10 +27,10 @@ def groups(drafters: dict[str, Drafter], gammas: tuple[int, ...], seed: int = 0)
 
 def test_one_gamma_has_the_interval_of_paired_conversations() -> None:
     (group,) = groups({"x": GOOD}, (1,))
-    endless = replace(group, evidence=replace(group.evidence, output=1e12))
-    (found,) = field([endless], scatter=False).candidates
-    own, plain = endless.evidence.times[1], endless.evidence.plain
-    accepted = endless.evidence.sample[1].accepted[:, 0]
+    own, plain = group.evidence.times[1], group.evidence.plain
+    accepted = group.evidence.sample[1].accepted[:, 0]
+    uncut = {1: replace(group.evidence.tokens[1], emitted=own.rounds + accepted)}
+    endless = replace(group, evidence=replace(group.evidence, output=1e12, tokens=uncut))
     expected = paired_ratio_of_ratios(
         plain.seconds[:20], plain.steps[:20], own.seconds[:20], (own.rounds + accepted)[:20]
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from specbench.analysis.between_cells import plain_scatter
 from specbench.analysis.evidence import Evidence, TokenSums
 from specbench.analysis.model import capped
 from specbench.analysis.pooling import GroupKey, Setting
@@ -14,14 +15,13 @@ from specbench.analysis.recommending.clock import (
     fits,
     line_clock,
     neighbours,
-    plain_scatter,
-    pooled_scatter,
     shares_at,
     sums_of,
 )
 from specbench.analysis.recommending.clusters import clusters_of, conversations_by_task
-from specbench.analysis.recommending.step import step_in
-from specbench.theory.round_lines import RoundLines, RoundTimes, Scatter, StepTimes
+from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes
+from specbench.theory.scatter import Scatter, pooled
+from specbench.theory.step import step_in
 
 KEY = GroupKey(Setting("code", 0.0, 1, "simulated", "native", 0, 1.0), "ngram")
 NAMES = np.array(["a", "b", "c"])
@@ -157,25 +157,26 @@ def test_pulls_add_up_to_one_and_follow_the_times() -> None:
 
 
 def test_how_much_cells_differ_is_pooled() -> None:
-    plain = plain_scatter([np.exp([0.01, -0.01]), np.exp([0.02, -0.02]), np.ones(1)])
+    cells = (np.exp([0.01, -0.01]), np.exp([0.02, -0.02]), np.ones(1))
+    plain = pooled(map(plain_scatter, cells))
     assert plain is not None
     assert plain.freedom == 2
     assert plain.variance == pytest.approx((2 * 0.01**2 + 2 * 0.02**2) / 2)
-    assert plain_scatter([np.ones(1)]) is None
-    line = RoundLines.of(evidence({1: 1.0, 2: 1.3, 4: 1.4}).times)
-    assert line is not None
-    pooled = pooled_scatter(plain, [line])
-    assert pooled is not None
-    squares = plain.variance * 2 + float((line.misfit**2).sum())
-    assert (pooled.variance, pooled.freedom) == (pytest.approx(squares / 3), 3)
-    assert pooled_scatter(None, []) is None
-    step = stepped(STEPPED).step
-    assert step is not None
-    assert step.scatter.freedom == 3
-    both = pooled_scatter(plain, [], [step])
+    assert plain_scatter(np.ones(1)) is None
+    line, _, _ = clocks(evidence({1: 1.0, 2: 1.3, 4: 1.4}))
+    together = pooled([plain, line.scatter])
+    assert together is not None
+    squares = plain.variance * 2 + float((line.lines.misfit**2).sum())
+    assert (together.variance, together.freedom) == (pytest.approx(squares / 3), 3)
+    assert pooled([None]) is None
+    smoothed = stepped(STEPPED)
+    assert smoothed.scatter is not None
+    assert smoothed.scatter.freedom == 3
+    both = pooled([plain, smoothed.scatter])
     assert both is not None
-    squares = plain.variance * 2 + step.scatter.variance * 3
+    squares = plain.variance * 2 + smoothed.scatter.variance * 3
     assert (both.variance, both.freedom) == (pytest.approx(squares / 5), 5)
+    assert clocks(evidence({1: 1.0, 2: 1.3}))[0].scatter is None  # two always lie on a line
 
 
 def test_lengths_between_gammas_and_beyond() -> None:
@@ -187,3 +188,19 @@ def test_lengths_between_gammas_and_beyond() -> None:
     )
     assert shares == pytest.approx(np.array([0.25, 0.0, 0.75]))
     assert neighbours(3, [1, 4]) == pytest.approx({1: 1 / 3, 4: 2 / 3})
+
+
+def test_a_gamma_has_the_step_of_the_conversations_that_do_its_rounds() -> None:
+    steps, given = np.array([1.0, 2.0, 0.5]), evidence({1: 1.1, 2: 1.2, 4: 1.4})
+    rounds = {1: [30.0, 10.0, 30.0], 2: [20.0, 20.0, 20.0], 4: [10.0, 40.0, 10.0]}
+    for gamma, cost in ((1, 1.1), (2, 1.2), (4, 1.4)):
+        lengths = np.zeros((3, gamma + 1))
+        lengths[:, -1] = rounds[gamma]
+        seconds = cost * steps * lengths[:, -1]
+        given.times[gamma] = replace(given.times[gamma], lengths=lengths, verify_s=seconds)
+    line, measured, _ = clocks(replace(given, plain=StepTimes(NAMES, steps * ROUNDS, ROUNDS)))
+    for weights in (np.ones(3), np.array([0.0, 1.0, 2.0])):
+        told = measured.seconds((1, 2, 4), weights)
+        assert line.seconds((1, 2, 4), weights) == pytest.approx(told)
+    ones = np.ones(3)
+    assert line.seconds((3,), ones) == pytest.approx(1.3 * (70 + 95) / (60 + 60))

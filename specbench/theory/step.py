@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
-from specbench.theory.round_lines import RoundLines, Scatter
+from specbench.theory.round_lines import RoundLines
+from specbench.theory.scatter import Scatter
 
 _SIGNIFICANT = 0.05
 _SIDE = 2  # gammas on either side of a step: a single one could just be off
