@@ -21,6 +21,7 @@ from typing import Any
 
 from specbench.analysis import imported
 from specbench.analysis.acceptance import Acceptance, judge_acceptance
+from specbench.analysis.between_cells import with_cells
 from specbench.analysis.checking import nothing_left, violations
 from specbench.analysis.completeness import incomplete
 from specbench.analysis.costs import Costs, counts_by_conversation
@@ -142,6 +143,8 @@ class GroupFit:
             cells.
         waits: for first tokens; None of imported cells.
         memory: what is recorded of it.
+        scatter: how much cells of its setting differ, which intervals of measured speedups hold;
+            None where nothing tells it.
     """
 
     key: GroupKey
@@ -164,6 +167,7 @@ class GroupFit:
     evidence: Evidence | None = None
     waits: Waits | None = None
     memory: Memory | None = None
+    scatter: Scatter | None = None
 
     @property
     def synthetic(self) -> bool:
@@ -212,9 +216,11 @@ def fit_run(run: Run) -> RunFit:
     found = groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
     if not found:
         raise nothing_left(run, wrong)
-    fits = tuple(
-        _fit_imported(group) if imported.is_imported(group) else _fit_group(group, tables)
-        for group in found
+    fits = with_cells(
+        [
+            _fit_imported(group) if imported.is_imported(group) else _fit_group(group, tables)
+            for group in found
+        ]
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
     notes = (*wrong.sentences, *run_notes(fits, failed), *incomplete(run))

@@ -101,6 +101,22 @@ def test_batches_have_intervals_over_time(specbench: Command, runs: dict[str, st
         assert float(row["tok_per_s_ratio_low"]) < 1 < float(row["tok_per_s_ratio_high"])
 
 
+def test_what_cells_differ_by_is_in_the_intervals_of_speeds(
+    specbench: Command, runs: dict[str, str], tmp_path: Path
+) -> None:
+    """Baselines that lie apart say that any two cells may; they say nothing of acceptance."""
+    options: dict[str, Any] = {"gammas": (2, 4), "prompts": 8, "seed": 1}
+    unsteady = simulate_run(tmp_path / "unsteady", DRAFTERS, drift=0.1, **options)
+    widths = []
+    for other in (runs["a"], str(unsteady)):
+        out = specbench("compare", runs["a"], other, "--format", "json").out
+        ends = [json.loads(out)["cells"][1][name]["ratio_ci"] for name in ("tok_per_s", "alpha")]
+        widths.append([high - low for low, high in ends])
+    (speed, alpha), (speed_apart, alpha_apart) = widths
+    assert speed_apart > speed + 0.1
+    assert alpha_apart == alpha
+
+
 def test_versions_of_two_runs_are_compared(
     specbench: Command, runs: dict[str, str], tmp_path: Path
 ) -> None:

@@ -127,8 +127,12 @@ def _shorter_against_longer(
     interval = paired_ratio_of_ratios(*columns.T)  # seconds per token, longer over shorter
     if interval is None:
         return Evidence(one.where(), "speedup", (left, right))
+    ends, scatter = interval.ends, one.fit.scatter
+    if scatter is not None:
+        cells = 1.0 / shorter.num_cells + 1.0 / longer.num_cells
+        ends = scatter.widened(interval.estimate, ends, interval.clusters, cells)
     return by_ratio(
-        one.where(), "speedup", (left, right), interval.estimate, interval.ends, interval.clusters
+        one.where(), "speedup", (left, right), interval.estimate, ends, interval.clusters
     )
 
 

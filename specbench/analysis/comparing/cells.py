@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from specbench.analysis import imported
+from specbench.analysis.between_cells import of_baselines
 from specbench.analysis.checking import Violations, nothing_left, violations
 from specbench.analysis.names import some, with_gamma
 from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
@@ -14,6 +15,7 @@ from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import BASELINE_DRAFTER, CellKey, CellRecord, DraftForm
 from specbench.records.summary import summarize
+from specbench.theory.scatter import Scatter
 
 
 class CellName(NamedTuple):
@@ -83,6 +85,9 @@ class Side:
         fields: as specbench.records.summary.summarize gives them.
         raw: rounds and requests; None of imported cells.
         doubts: why its speed says nothing; empty for an honest cell.
+        cells: how many are pooled.
+        moves: by metric, how much the log of a speed is off by what cells differ by, where that is
+            told.
     """
 
     fields: Mapping[str, Any]
@@ -90,6 +95,16 @@ class Side:
     raw: Raw | None
     doubts: tuple[str, ...]
     diverged: bool
+    cells: int
+    moves: Mapping[str, Scatter] = field(default_factory=dict)
+
+    def moved(self, differ: Scatter, baselines: int) -> Side:
+        """With what cells differ by, beside so many baselines."""
+        if self.raw is None:
+            return self
+        own = 1.0 / self.cells
+        both = own + 1.0 / max(baselines, 1)
+        return replace(self, moves={"tok_per_s": differ.times(own), "speedup": differ.times(both)})
 
 
 @dataclass(frozen=True)
@@ -136,11 +151,14 @@ def _sides(
     """Every gamma of every group, and plain decoding once per setting."""
     usable = [cell for cell in run.cells if cell.cell_id not in wrong.unusable]
     plain = [cell for cell in usable if cell.is_baseline and cell.status == "ok"]
+    scatter = of_baselines(plain, tables)
     found: dict[CellName, Side] = {}
 
     def add(cells: Sequence[CellRecord], baselines: Sequence[CellRecord]) -> None:
         if cells and (name := several.name(cells[0])) not in found:
-            found[name] = _side(cells, baselines, tables, wrong, run)
+            side = _side(cells, baselines, tables, wrong, run)
+            differ = scatter.get(Setting.of(cells[0]))
+            found[name] = side if differ is None else side.moved(differ, len(baselines))
 
     for group in groups(usable):
         add(group.baselines, [])
@@ -165,7 +183,7 @@ def _side(
         doubts.append(f"numbers that cannot be in {run.path}")
     batch_size = cells[0].batch_size
     if any(cell.imported_from is not None for cell in cells):
-        return Side(imported.joined(cells), batch_size, None, tuple(doubts), diverged)
+        return Side(imported.joined(cells), batch_size, None, tuple(doubts), diverged, len(cells))
     raw = tables.joined(cells)
     fields = summarize(cells[0], *raw, baselines=[tables.of(cell) for cell in baselines])
-    return Side(fields, batch_size, raw, tuple(doubts), diverged)
+    return Side(fields, batch_size, raw, tuple(doubts), diverged, len(cells))

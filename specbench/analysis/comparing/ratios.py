@@ -1,9 +1,10 @@
 """Intervals of ratios B / A between two runs.
 
 Where both runs have their rounds, of the same conversations, ratios are paired by conversation, so
-what makes a prompt easy drops out; speed at batch sizes above 1 is over time. The ratio of speedups
-is put together from both runs' own intervals, as if they had been independent, which is the wider
-way where prompts are the same.
+what makes a prompt easy drops out; speed at batch sizes above 1 is over time. Intervals of speeds
+hold what cells of a run differ by, as its baselines tell it. The ratio of speedups is put together
+from both runs' own intervals, as if they had been independent, which is the wider way where prompts
+are the same.
 
 Source of that: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
 general approach", on the log scale.
@@ -31,6 +32,16 @@ Ends = tuple[float, float]
 
 def ratio_ends(metric: Metric, a: Side, b: Side) -> Ends | None:
     """The 95% interval of B / A; None where there is too little for one."""
+    ends, told = _by_chance(metric, a, b), [s.moves[metric] for s in (a, b) if metric in s.moves]
+    if ends is None or not told:
+        return ends
+    cells = told[0] if len(told) == 1 else told[0].plus(told[1])
+    prompts = min(int(side.fields["num_prompts"]) for side in (a, b))
+    return cells.widened(b.fields[metric] / a.fields[metric], ends, prompts, 1.0)
+
+
+def _by_chance(metric: Metric, a: Side, b: Side) -> Ends | None:
+    """The same by what conversations and time blocks differ by, cells being alike."""
     if metric == "speedup" or a.raw is None or b.raw is None:
         return _independent(a.fields, b.fields, metric)
     if metric == "tok_per_s" and a.batch_size > 1:

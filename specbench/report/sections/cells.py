@@ -39,6 +39,8 @@ _COLUMNS: dict[str, Callable[[CellRecord], Field]] = {
 _NOTES = (
     "end to end: speedup with prefill; per token: time between output tokens; draft, verify, "
     "other: mean times of a step; bandwidth: of the measured peak",
+    "a speedup's interval here is of its own conversations alone; those above hold what differs "
+    "between cells too",
 )
 _SUSPECT = "! numbers that cannot be, or that are not those of the cell's rounds: see the warnings"
 
