@@ -4,7 +4,7 @@
    instrument), its output did not diverge from plain decoding, its lower bound, which holds for all
    candidates of the run together, lies above 1, and its speedup above the noise floor of the
    block's two baselines.
-2. Of those that count the highest fitted speedup wins; of those within CLOSE of it, in 9 of 10
+2. Of those that count the highest fitted speedup wins; of those within CLOSE of it, in 39 of 40
    resamples too, the one with the smallest gamma.
 3. If none counts, gamma is 0: do not speculate. That is "undecided" where a gain is expected but
    conversations are too few to show one.
@@ -35,7 +35,7 @@ _CALIBRATING = "synthetic drafters, which calibrate the instrument and are never
 CLOSE = 0.01
 """Speedups within this of the best are as good; then the shorter draft is preferred."""
 
-_SURE = 0.9
+_SURE = 0.975
 
 
 @dataclass(frozen=True)
