@@ -14,7 +14,7 @@ is no closed form, and what a gamma gives is told from its own acceptance, depth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,9 @@ from specbench.analysis.pooling import (
     groups,
 )
 from specbench.analysis.prediction import Errors, Prediction, predict
+from specbench.analysis.replayed import ReplayedTokens, Traces
 from specbench.analysis.waits import Waits, waits_of
+from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns, integers
@@ -214,21 +216,25 @@ def fit_run(run: Run) -> RunFit:
     tables = RawTables(run, without=_UNUSED)
     wrong = violations(run, tables)
     found = groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
+    traces = Traces.of(run)
     if not found:
         raise nothing_left(run, wrong)
     fits = with_cells(
         [
-            _fit_imported(group) if imported.is_imported(group) else _fit_group(group, tables)
+            _fit_imported(group)
+            if imported.is_imported(group)
+            else _fit_group(group, tables, traces)
             for group in found
         ]
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
-    notes = (*wrong.sentences, *run_notes(fits, failed), *incomplete(run))
+    damaged = (traces.problem,) if traces.problem else ()
+    notes = (*wrong.sentences, *run_notes(fits, failed), *damaged, *incomplete(run))
     name, left_out = run.manifest.name, (wrong.unusable, wrong.suspect)
     return RunFit(name, run.path, target, fits, failed, notes, *left_out)
 
 
-def _fit_group(group: Group, tables: RawTables) -> GroupFit:
+def _fit_group(group: Group, tables: RawTables, traces: Traces) -> GroupFit:
     raw = {gamma: tables.joined(cells) for gamma, cells in group.cells.items()}
     baselines = [tables.of(cell) for cell in group.baselines]
     hits, trials = counts_by_conversation(list(raw.values()))
@@ -262,7 +268,8 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         round_costs = fit_costs(
             evidence.times, evidence.plain, evidence.plain_cells, evidence.enough
         )
-        prediction = predict(evidence, {p.gamma: p.speedup for p in points if p.speedup})
+        speedups = {p.gamma: p.speedup for p in points if p.speedup}
+        prediction = predict(evidence, speedups, _replayed(traces, group.key, speedups, told))
     return GroupFit(
         key=group.key,
         draft_form=group.draft_form,
@@ -284,6 +291,17 @@ def _fit_group(group: Group, tables: RawTables) -> GroupFit:
         waits=waits_of(list(raw.values()), baselines),
         memory=memory_of(group, baselines),
     )
+
+
+def _replayed(
+    traces: Traces, key: GroupKey, gammas: Iterable[int], told: dict[str, None]
+) -> ReplayedTokens | None:
+    """Rounds on the group's trace; a damaged one is named, and does without."""
+    try:
+        return traces.replayed(key, sorted(gammas))
+    except SpecbenchError as error:
+        told[f"no replay: {error.message}"] = None
+        return None
 
 
 def _cell_scatter(evidence: Evidence | None, chain: bool) -> Scatter | None:

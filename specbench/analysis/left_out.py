@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from specbench.analysis.evidence import Evidence
 from specbench.analysis.model import capped
+from specbench.analysis.replayed import ReplayedTokens
 from specbench.records.steps import Numbers
 from specbench.theory.acceptance import AcceptanceModel, by_cluster
 from specbench.theory.round_lines import RoundLines
@@ -38,6 +39,7 @@ class LeftOut:
         others: without this one.
         model: of acceptance, fitted to the others.
         lines: of round times, fitted to the others.
+        replayed: tokens of rounds on a trace, in the place of the model's; None: the model's.
     """
 
     gamma: int
@@ -45,9 +47,12 @@ class LeftOut:
     others: Evidence
     model: AcceptanceModel
     lines: RoundLines
+    replayed: ReplayedTokens | None = None
 
     def predicted_tokens(self, dropped: Names = NOBODY) -> float:
         """Tokens that a round puts out, by the others; NaN where they can't tell."""
+        if self.replayed is not None:
+            return self.replayed.per_round(self.gamma, _kept(self.replayed.names, dropped))
         model: AcceptanceModel | None = self.model
         if dropped.size:
             kept = {
@@ -139,12 +144,15 @@ class LeftOut:
         Laird 1986), with the variance of a ratio of sums over conversations for chance.
         """
         excess = []
-        for part in self.others.tokens.values():
+        for gamma, part in self.others.tokens.items():
             rounds = part.lengths.sum(axis=1)
             if rounds.size < 2:
                 return math.nan, 1.0
             measured = part.emitted.sum() / rounds.sum()
-            predicted = self._output(self.model, part.lengths.sum(axis=0) / rounds.sum())
+            if self.replayed is not None:
+                predicted = self.replayed.per_round(gamma)
+            else:
+                predicted = self._output(self.model, part.lengths.sum(axis=0) / rounds.sum())
             residuals = part.emitted - measured * rounds
             chance = residuals @ residuals / part.emitted.sum() ** 2
             chance *= rounds.size / (rounds.size - 1)

@@ -6,7 +6,9 @@ the speedup at the one left out is predicted, and held against what was measured
     speedup = tokens per round x (1 - cut) / round time in units of T1
 
 - Tokens per round come from the acceptance model of the other gammas, tested and chosen without the
-  one left out. Drafts are as long as those of the gammas next to it, cut to its length.
+  one left out. Drafts are as long as those of the gammas next to it, cut to its length. Where the
+  drafter was traced on the text, rounds replayed on the trace (:mod:`specbench.analysis.replayed`)
+  take the models' place if they tell the tokens of all gammas better on average.
 - Measured speed counts output tokens; rounds commit more, and what lies behind the end of an output
   is cut. An output ends somewhere in a round of K tokens, and long rounds hold more places to end
   in, so E[K (K - 1)] / 2 E[K] tokens are cut on average, once per output, whose length is the
@@ -27,15 +29,16 @@ of freedom of Welch 1947.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple, Self
 
 from specbench.analysis.acceptance import model_for
 from specbench.analysis.evidence import Evidence
 from specbench.analysis.left_out import LeftOut
 from specbench.analysis.names import counted
+from specbench.analysis.replayed import NAME, ReplayedTokens
 from specbench.theory import closed_form, quantiles
 from specbench.theory.acceptance import Iid
 from specbench.theory.cost_model import MIN_GAMMAS
@@ -56,7 +59,8 @@ class HeldOut:
             nothing tells how much cells differ.
         closed_form: predicted from alpha and c of the other gammas.
         extrapolated: whether it lies outside the other gammas.
-        acceptance: name of the acceptance model.
+        acceptance: name of the acceptance model, or "replay".
+        tokens_error: predicted / measured - 1 of the tokens of a round.
     """
 
     gamma: int
@@ -66,6 +70,7 @@ class HeldOut:
     closed_form: float
     extrapolated: bool
     acceptance: str
+    tokens_error: float = math.nan
 
     @property
     def error(self) -> float:
@@ -129,6 +134,11 @@ class Prediction:
     cells: tuple[HeldOut, ...]
 
     @property
+    def replayed(self) -> bool:
+        """Whether tokens come from a trace of the text."""
+        return any(cell.acceptance == NAME for cell in self.cells)
+
+    @property
     def errors(self) -> Errors:
         """Of the extended model."""
         return Errors.of(cell.error for cell in self.cells)
@@ -148,12 +158,15 @@ class Prediction:
         return Hits.of(self.cells)
 
 
-def predict(evidence: Evidence, speedups: Mapping[int, float]) -> Prediction | None:
+def predict(
+    evidence: Evidence, speedups: Mapping[int, float], replayed: ReplayedTokens | None = None
+) -> Prediction | None:
     """Leave each gamma out in turn and predict it.
 
     Args:
         evidence: the sums of a group of chains.
         speedups: gamma -> its measured speedup.
+        replayed: rounds of all these gammas on a trace of the same text; None where there is none.
 
     Returns:
         None with fewer than three gammas that drafted and have a speedup, or where no gamma can be
@@ -162,9 +175,13 @@ def predict(evidence: Evidence, speedups: Mapping[int, float]) -> Prediction | N
     known = sorted(evidence.sample.keys() & speedups.keys())
     if len(known) < MIN_GAMMAS:
         return None
-    cells = (held_out(evidence, gamma, speedups[gamma]) for gamma in known)
-    found = tuple(cell for cell in cells if cell is not None)
-    return Prediction(found) if found else None
+    candidates = [
+        [held_out(evidence, gamma, speedups[gamma], tokens) for gamma in known]
+        for tokens in ((None,) if replayed is None else (replayed, None))
+    ]
+    told = [[cell for cell in cells if cell is not None] for cells in candidates]
+    best = min(told, key=_tokens_off)
+    return Prediction(tuple(best)) if best else None
 
 
 def accuracy(predictions: Iterable[Prediction]) -> str:
@@ -176,9 +193,12 @@ def accuracy(predictions: Iterable[Prediction]) -> str:
     cells = [cell for prediction in predictions for cell in prediction.cells]
     closed = median(abs(cell.error_closed_form) for cell in cells)
     extended = median(abs(cell.error) for cell in cells)
+    traced = sum(cell.acceptance == NAME for cell in cells)
+    replays = f" ({traced} with tokens replayed on a trace)" if traced else ""
     said = (
         f"Of a γ left out and predicted from the others, the closed form is {closed:.0%} off in "
-        f"the median over {counted(len(cells), 'cell')}, the extended model {extended:.0%}."
+        f"the median over {counted(len(cells), 'cell')}{replays}, the extended model "
+        f"{extended:.0%}."
     )
     hits = Hits.of(cells)
     if hits.told:
@@ -193,14 +213,20 @@ def accuracy(predictions: Iterable[Prediction]) -> str:
     return said
 
 
-def held_out(evidence: Evidence, gamma: int, measured: float) -> HeldOut | None:
-    """Predict one gamma from the others; None where they can't tell."""
+def held_out(
+    evidence: Evidence, gamma: int, measured: float, replayed: ReplayedTokens | None = None
+) -> HeldOut | None:
+    """Predict one gamma from the others, its tokens from a trace if there is one.
+
+    Returns:
+        None where they can't tell.
+    """
     others = evidence.without(gamma)
     model, one = model_for(others.sample), Iid.fit(others.sample)
     lines = RoundLines.of(others.times, evidence.plain)
     if model is None or one is None or lines is None:
         return None
-    left_out = LeftOut(gamma, evidence, others, model, lines)
+    left_out = LeftOut(gamma, evidence, others, model, lines, replayed)
     tokens, seconds = left_out.predicted_tokens(), left_out.predicted_seconds()
     if not (seconds > 0.0 and tokens > 0.0):  # not NaN, nor a line led far below its points
         return None
@@ -215,8 +241,15 @@ def held_out(evidence: Evidence, gamma: int, measured: float) -> HeldOut | None:
         ci=_interval(left_out, predicted) if evidence.enough else None,
         closed_form=closed_form.speedup(one.alpha, gamma, c),
         extrapolated=not min(others.times) < gamma < max(others.times),
-        acceptance=model.name,
+        acceptance=model.name if replayed is None else NAME,
+        tokens_error=math.expm1(-left_out.log_tokens()),
     )
+
+
+def _tokens_off(cells: Sequence[HeldOut]) -> float:
+    """How far off tokens of a round are on average; infinite where nothing is told."""
+    off = fmean(abs(cell.tokens_error) for cell in cells) if cells else math.nan
+    return math.inf if math.isnan(off) else off
 
 
 def _interval(left_out: LeftOut, predicted: float) -> tuple[float, float] | None:

@@ -4,9 +4,11 @@ closed form and the measured speedup differ, then how far off both models are.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from specbench.analysis.names import printable
 from specbench.analysis.prediction import WIDE
 from specbench.cli._output import beside_label, number, percent, print_table, with_interval
 
@@ -49,10 +51,23 @@ def print_predictions(task: str, groups: Sequence[GroupFit], names: Mapping[str,
             table += beside_label(label, rows, _LABEL_WIDTH) if rows else []
     if held_out:
         print_table(f"{task}: each γ predicted from the others", _PREDICTED, held_out)
+        _print_replayed(groups, names)
     if gaps:
         print_table(f"{task}: from closed form to measured, log scale", _GAP, gaps)
     if errors:
         print_table(f"{task}: how far off speedups are, median (worst) over γ", _ERRORS, errors)
+
+
+def _print_replayed(groups: Sequence[GroupFit], names: Mapping[str, str]) -> None:
+    """Whose tokens come from a trace of the text, if any do."""
+    traced = [
+        f"{names[group.key.drafter]}, T = {group.key.setting.temperature:g}"
+        for group in groups
+        if group.prediction is not None and group.prediction.replayed
+    ]
+    if traced:
+        said = f"tokens of rounds replayed on a trace: {'; '.join(dict.fromkeys(traced))}"
+        print(textwrap.fill(printable(said), 80, subsequent_indent="  "), end="\n\n")
 
 
 def _predicted(group: GroupFit) -> list[list[str]]:
