@@ -64,15 +64,17 @@ def plot(
     for name in names:
         registry.path("plots", name)  # an unknown name is refused before anything is read
 
+    from specbench.plots._processes import DrawingProcesses, save
+    from specbench.records.store import load_run
+
+    runs = [load_run(path) for path in run]
+    processes = DrawingProcesses(len(names))  # they get ready while the rest is read
+
     from specbench.analysis.fit import fit_run
     from specbench.analysis.frame import points_frame, published_frame
     from specbench.analysis.more_frames import forwards_frame, positions_frame
     from specbench.cli._output import print_notes
-    from specbench.plots._processes import DrawingProcesses, save
-    from specbench.records.store import load_run
 
-    processes = DrawingProcesses(len(names))
-    runs = [load_run(path) for path in run]
     fits = [fit_run(loaded) for loaded in runs]
     clash = len({fit.name for fit in fits}) < len(fits)
     titles = [str(fit.path) if clash else fit.name for fit in fits]

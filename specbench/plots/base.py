@@ -288,11 +288,20 @@ def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -
 
 def pictures(figure: Figure, formats: Sequence[str]) -> dict[str, bytes]:
     """The figure as a file of each format; the same figure gives the same bytes."""
+    _lay_out(figure)
     files = {}
     for suffix in formats:
         file, metadata = io.BytesIO(), {"Date": None} if suffix == "svg" else {}
         with matplotlib.rc_context({"svg.hashsalt": "specbench", **NO_FORMULAS}):
             figure.savefig(file, format=suffix, dpi=160, metadata=metadata)
-        figure.set_layout_engine("none")  # laying out takes longest, and the places are found
         files[suffix] = file.getvalue()
     return files
+
+
+def _lay_out(figure: Figure) -> None:
+    """Find the places of everything once; left to itself, every save draws twice to find them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with matplotlib.rc_context(NO_FORMULAS):
+            engine.execute(figure)
+        figure.set_layout_engine(None)
