@@ -86,7 +86,7 @@ class Side:
         raw: rounds and requests; None of imported cells.
         doubts: why its speed says nothing; empty for an honest cell.
         cells: how many are pooled.
-        moves: by metric, how much the log of a speed is off by what cells differ by, where that is
+        moves: metric -> how much the log of a speed is off by what cells differ by, where that is
             told.
     """
 

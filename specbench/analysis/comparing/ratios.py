@@ -32,16 +32,17 @@ Ends = tuple[float, float]
 
 def ratio_ends(metric: Metric, a: Side, b: Side) -> Ends | None:
     """The 95% interval of B / A; None where there is too little for one."""
-    ends, told = _by_chance(metric, a, b), [s.moves[metric] for s in (a, b) if metric in s.moves]
-    if ends is None or not told:
+    ends = _sampled(metric, a, b)
+    told = [side.moves[metric] for side in (a, b) if metric in side.moves]
+    if ends is None or not told or not a.fields[metric]:
         return ends
     cells = told[0] if len(told) == 1 else told[0].plus(told[1])
     prompts = min(int(side.fields["num_prompts"]) for side in (a, b))
     return cells.widened(b.fields[metric] / a.fields[metric], ends, prompts, 1.0)
 
 
-def _by_chance(metric: Metric, a: Side, b: Side) -> Ends | None:
-    """The same by what conversations and time blocks differ by, cells being alike."""
+def _sampled(metric: Metric, a: Side, b: Side) -> Ends | None:
+    """The same by conversations and time blocks alone."""
     if metric == "speedup" or a.raw is None or b.raw is None:
         return _independent(a.fields, b.fields, metric)
     if metric == "tok_per_s" and a.batch_size > 1:
