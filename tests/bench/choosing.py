@@ -54,11 +54,11 @@ NOTHING = {
     ),
     "24 tasks of 8 prompts": Case(Drafter(0.6, spread=0.15), [World(prompts=8, cell=0.01)] * 24),
     "6 tasks of 200 prompts, alpha differs between them": Case(
-        Drafter(0.65, spread=0.2, c=0.03), [World(prompts=200, context=0.2, cell=0.003)] * 6
+        Drafter(0.65, spread=0.2, c=0.03), [world(prompts=200, context=0.2, cell=0.003)] * 6
     ),
     "8 tasks of 100 prompts, slow ones accept less": Case(
         Drafter(0.65, spread=0.15, c=0.03),
-        [World(prompts=100, context=0.3, slower=1.5, cell=0.003)] * 8,
+        [world(prompts=100, context=0.3, slower=1.5, cell=0.003)] * 8,
     ),
 }
 
