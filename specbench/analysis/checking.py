@@ -129,6 +129,11 @@ def _of(cell: CellRecord, tables: RawTables, plain: Sequence[Steps]) -> list[str
     if cell.imported_from is not None:
         return record_identities(cell)
     rounds, requests = tables.of(cell)
+    if cell.num_rounds not in (None, len(rounds["step"])):
+        raise SpecbenchError(
+            f"it has {len(rounds['step'])} rounds, cells.jsonl says {cell.num_rounds}",
+            "Another cell's table may lie in its place",
+        )
     return identities(cell, rounds, requests) or line_faults(cell, rounds, plain)
 
 

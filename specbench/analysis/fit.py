@@ -14,6 +14,7 @@ is no closed form, and what a gamma gives is told from its own acceptance, depth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,6 @@ from specbench.analysis.pooling import (
 from specbench.analysis.prediction import Errors, Prediction, predict
 from specbench.analysis.replayed import ReplayedTokens, Traces
 from specbench.analysis.waits import Waits, waits_of
-from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns, integers
@@ -216,7 +216,7 @@ def fit_run(run: Run) -> RunFit:
     tables = RawTables(run, without=_UNUSED)
     wrong = violations(run, tables)
     found = groups(cell for cell in run.cells if cell.cell_id not in wrong.unusable)
-    traces = Traces.of(run)
+    traces = Traces.of(run, tables)
     if not found:
         raise nothing_left(run, wrong)
     fits = with_cells(
@@ -228,8 +228,7 @@ def fit_run(run: Run) -> RunFit:
         ]
     )
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
-    damaged = (traces.problem,) if traces.problem else ()
-    notes = (*wrong.sentences, *run_notes(fits, failed), *damaged, *incomplete(run))
+    notes = (*wrong.sentences, *run_notes(fits, failed), *traces.problems, *incomplete(run))
     name, left_out = run.manifest.name, (wrong.unusable, wrong.suspect)
     return RunFit(name, run.path, target, fits, failed, notes, *left_out)
 
@@ -269,7 +268,7 @@ def _fit_group(group: Group, tables: RawTables, traces: Traces) -> GroupFit:
             evidence.times, evidence.plain, evidence.plain_cells, evidence.enough
         )
         speedups = {p.gamma: p.speedup for p in points if p.speedup}
-        prediction = predict(evidence, speedups, _replayed(traces, group.key, speedups, told))
+        prediction = predict(evidence, speedups, _replayed(traces, group, evidence, speedups))
     return GroupFit(
         key=group.key,
         draft_form=group.draft_form,
@@ -294,14 +293,23 @@ def _fit_group(group: Group, tables: RawTables, traces: Traces) -> GroupFit:
 
 
 def _replayed(
-    traces: Traces, key: GroupKey, gammas: Iterable[int], told: dict[str, None]
+    traces: Traces, group: Group, evidence: Evidence, gammas: Iterable[int]
 ) -> ReplayedTokens | None:
-    """Rounds on the group's trace; a damaged one is named, and does without."""
-    try:
-        return traces.replayed(key, sorted(gammas))
-    except SpecbenchError as error:
-        told[f"no replay: {error.message}"] = None
+    """Rounds of a group on its trace; None where there is none, or it is not of these rounds.
+
+    At temperature 0, where all output was plain decoding's, they are the loop's own.
+    """
+    found, known = traces.replayed(group.key, sorted(gammas)), evidence.tokens
+    verdicts = {cell.lossless for cells in group.cells.values() for cell in cells}
+    if found is None or group.key.setting.temperature > 0 or not evidence.paired:
+        return found
+    told = {gamma: known[gamma].emitted.sum() / known[gamma].lengths.sum() for gamma in gammas}
+    if verdicts == {"identical"} and any(
+        not math.isclose(found.per_round(gamma), tokens) for gamma, tokens in told.items()
+    ):
+        traces.refuse(group.key, "rounds replayed on it are not those that were measured")
         return None
+    return found
 
 
 def _cell_scatter(evidence: Evidence | None, chain: bool) -> Scatter | None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from specbench.analysis.fit import GammaFit, GroupFit, GroupKey, RunFit, Setting
 from specbench.analysis.pooling import Group, groups
+from specbench.analysis.replayed import readable_traces
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
-from specbench.records.traces import TraceRecord, load_traces
+from specbench.records.traces import TraceRecord
 from specbench.records.uncertainty import Uncertainty, load_uncertainty
 from specbench.theory.limits import Forward, Machine, accepted_reference
 
@@ -123,7 +124,7 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
         for fit, group in pairs
         for point in fit.points
     ]
-    known, traces = load_uncertainty(run.path), load_traces(run.path)
+    known, (traces, _) = load_uncertainty(run.path), readable_traces(run)
     drafting = [
         limit
         for fit, group in pairs

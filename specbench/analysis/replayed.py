@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.analysis.pooling import GroupKey
+from specbench.analysis.pooling import GroupKey, RawTables
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
+from specbench.records.steps import numbers, values
 from specbench.records.trace_summary import drafts_by_request
 from specbench.records.traces import TraceRecord, load_trace, load_traces
 from specbench.theory.clusters import Numbers, cluster_sums
@@ -53,21 +54,21 @@ class Traces:
 
     Attributes:
         run: it.
+        tables: its tables.
         records: of its traces; none where they can't be read.
-        problem: why not; None where they can, or there are none.
+        problems: why one can't be used, each once; filled as they are asked for.
     """
 
     run: Run
+    tables: RawTables
     records: Sequence[TraceRecord]
-    problem: str | None = None
+    problems: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Run) -> Traces:
+    def of(cls, run: Run, tables: RawTables) -> Traces:
         """Read the lines; a run without traces has none."""
-        try:
-            return cls(run, load_traces(run.path))
-        except SpecbenchError as error:
-            return cls(run, (), error.message)
+        records, problem = readable_traces(run)
+        return cls(run, tables, records, {} if problem is None else {problem: None})
 
     def replayed(self, key: GroupKey, gammas: Sequence[int]) -> ReplayedTokens | None:
         """Rounds of a group's drafter on the text of its setting.
@@ -77,10 +78,7 @@ class Traces:
             gammas: to replay.
 
         Returns:
-            None where it was not traced as far as the longest draft.
-
-        Raises:
-            SpecbenchError: its table is missing or damaged.
+            None where it was not traced as far as the longest draft, or its trace can't be used.
         """
         setting = key.setting
         text = (setting.task, setting.temperature, setting.top_k, setting.top_p)
@@ -92,7 +90,50 @@ class Traces:
             and record.gamma >= max(gammas, default=0)
         )
         record = next(fitting, None)
-        return None if record is None else _replayed(self.run, record, gammas)
+        if record is None:
+            return None
+        try:
+            self._check(record)
+            return _replayed(self.run, record, gammas)
+        except SpecbenchError as error:
+            self.refuse(key, error.message)
+            return None
+
+    def refuse(self, key: GroupKey, reason: str) -> None:
+        """Note why a group's trace is not used."""
+        setting = key.setting
+        where = f"{setting.task}, T = {setting.temperature:g}"
+        self.problems[f"the trace of {key.drafter} ({where}) is not used: {reason}"] = None
+
+    def _check(self, record: TraceRecord) -> None:
+        """Raises SpecbenchError if a trace is not of this run's text or weights."""
+        plain = {cell.cell_id: cell for cell in self.run.cells if cell.status == "ok"}
+        text = plain.get(record.text_cell)
+        if text is None or not text.is_baseline:
+            raise SpecbenchError(f"its text, {record.text_cell}, is not in the run")
+        weights = self.run.manifest.drafters.get(record.drafter, {}).get("sha256")
+        if weights is not None and record.drafter_sha256 != weights:
+            raise SpecbenchError("it is of other weights than the run's")
+        drafts = drafts_by_request(load_trace(self.run.path, record), record.gamma)
+        _, requests = self.tables.of(text)
+        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+        expected = cluster_sums(conversations, np.maximum(numbers(requests, "num_tokens") - 1, 0))
+        traced = cluster_sums(drafts.conversations, [len(table) for table in drafts.accept])
+        if _positions(*expected) != _positions(*traced):
+            raise SpecbenchError("its positions are not those of the text")
+
+
+def readable_traces(run: Run) -> tuple[Sequence[TraceRecord], str | None]:
+    """The lines of a run's traces, or none and why they can't be read."""
+    try:
+        return load_traces(run.path), None
+    except SpecbenchError as error:
+        return (), f"no trace is used: {error.message}"
+
+
+def _positions(names: NDArray[np.str_], sums: Sequence[Numbers]) -> dict[str, float]:
+    counted = zip(names.tolist(), sums[0].tolist(), strict=True)
+    return {name: count for name, count in counted if count}
 
 
 def _replayed(run: Run, record: TraceRecord, gammas: Sequence[int]) -> ReplayedTokens | None:

@@ -189,6 +189,8 @@ def sureness(chosen: Candidate | None, candidates: Sequence[Candidate]) -> Suren
     if any(one.group.num_prompts == 1 for one in candidates):
         return None
     usable = [one for one in candidates if not one.group.synthetic and np.isfinite(one.logs).any()]
+    if not usable:
+        return None
     logs = np.column_stack([np.zeros_like(candidates[0].logs), *(one.logs for one in usable)])
     own = chosen.logs if chosen is not None else logs[:, 0]
     known = np.isfinite(own) & np.isfinite(logs).all(axis=1)

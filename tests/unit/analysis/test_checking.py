@@ -179,6 +179,26 @@ def test_a_damaged_baseline_leaves_the_lines_beside_it_unchecked(tmp_path: Path)
     assert told(folder) == []
 
 
+def test_another_cell_s_table_is_told_by_its_rounds(tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.01), "eagle": SimulatedDrafter(0.3, 0.05)}
+    folder = simulate_run(tmp_path / "run", drafters, gammas=(1, 4))
+    one, other = (
+        next(
+            cell.cell_id
+            for cell in load_run(folder).cells
+            if cell.drafter == name and cell.gamma == 4
+        )
+        for name in drafters
+    )
+    for part in ("rounds", "requests"):
+        shutil.copy(folder / part / f"{other}.parquet", folder / part / f"{one}.parquet")
+    fitted = fit_run(load_run(folder))
+    assert one in fitted.unusable
+    assert any("rounds, cells.jsonl says" in text for text in fitted.warnings)
+    measured = {group.key.drafter: [p.gamma for p in group.points] for group in fitted.groups}
+    assert measured == {"ngram": [1], "eagle": [1, 4]}
+
+
 def test_a_run_of_impossible_counts_alone_is_one_sentence(tmp_path: Path) -> None:
     drafters = {"ngram": SimulatedDrafter(0.7, 0.02)}
     folder = simulate_run(tmp_path / "run", drafters, gammas=(2,), prompts=6)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from specbench.analysis.fit import fit_run
-from specbench.analysis.pooling import groups
+from specbench.analysis.limits import limits_of
+from specbench.analysis.pooling import GroupKey, RawTables, groups
 from specbench.analysis.prediction import accuracy, held_out, predict
 from specbench.analysis.replayed import ReplayedTokens, Traces
-from specbench.records.schema import Cell
 from specbench.records.store import RunWriter, load_run
 from specbench.records.trace_summary import summarize_trace
 from specbench.records.traces import TraceRecord, columns_of, write_trace
@@ -102,38 +105,42 @@ def test_conversations_that_are_left_out_leave_the_trace_too() -> None:
     assert np.isnan(replayed.per_round(4, np.zeros(3, dtype=bool)))
 
 
-def traced_run(folder: Path, *, longest: int = 8, drafter: str = "ngram") -> Path:
-    """A simulated run, and a trace of its drafter on a text of its own."""
+def traced_run(folder: Path, *, longest: int = 8, **changes: object) -> Path:
+    """A simulated run, and a trace of its drafter on its text, but of another world."""
     simulate_run(folder, {"ngram": SimulatedDrafter(alpha=0.7, c=0.02)}, gammas=GAMMAS)
     run = load_run(folder)
-    key = next(group.key for group in groups(run.cells))
-    cell = Cell(
-        target=key.setting.target, drafter=drafter, gamma=longest, temperature=0.0,
-        batch_size=1, task=key.setting.task,
-    )  # fmt: skip
+    text = next(cell for cell in run.cells if cell.baseline == "first")
+    requests = RawTables(run).of(text)[1]
+    cell = text.cell.model_copy(update={"drafter": "ngram", "gamma": longest, "baseline": None})
     rows = [
         {
-            "prompt_id": f"p{index}", "request": index, "conversation": f"c{index}",
-            "position": start + 1, "accept": draft[~np.isnan(draft)].tolist(),
-            "overlap": None, "max_p": None,
+            "prompt_id": str(requests["prompt_id"][index]), "request": index,
+            "conversation": str(requests["conversation"][index]), "position": start + 1,
+            "accept": draft[~np.isnan(draft)].tolist(), "overlap": None, "max_p": None,
         }
-        for index, text in enumerate(stretches(12))
-        for start, draft in enumerate(drafts_of(text[:63], longest))
+        for index, hits in enumerate(stretches(len(requests["prompt_id"])))
+        for start, draft in enumerate(
+            drafts_of(hits[: int(requests["num_tokens"][index]) - 1], longest)
+        )
     ]  # fmt: skip
     columns = columns_of(rows)
-    record = TraceRecord.of(cell, "text", **summarize_trace(columns, longest, (longest,)))
+    fields = {**summarize_trace(columns, longest, (longest,)), **changes}
+    record = TraceRecord.of(cell, str(fields.pop("text_cell", text.cell_id)), **fields)
     with RunWriter.open(folder, run.manifest) as writer:
         write_trace(writer, record, columns)
     return folder
 
 
+def traces_of(folder: Path) -> tuple[Traces, GroupKey]:
+    run = load_run(folder)
+    return Traces.of(run, RawTables(run)), next(group.key for group in groups(run.cells))
+
+
 def test_a_trace_is_found_by_drafter_task_and_temperature(tmp_path: Path) -> None:
-    run = load_run(traced_run(tmp_path / "run"))
-    key = next(group.key for group in groups(run.cells))
-    traces = Traces.of(run)
+    traces, key = traces_of(traced_run(tmp_path / "run"))
     found = traces.replayed(key, GAMMAS)
     assert found is not None
-    assert found.emitted.tolist() == [63.0] * 12
+    assert set(found.emitted.tolist()) == {63.0}
     assert found.rounds[8].sum() < found.rounds[1].sum()
     warm = key._replace(setting=key.setting._replace(temperature=1.0))
     batched = key._replace(setting=key.setting._replace(batch_size=4))
@@ -141,28 +148,65 @@ def test_a_trace_is_found_by_drafter_task_and_temperature(tmp_path: Path) -> Non
     assert traces.replayed(batched, GAMMAS) is not None
     assert traces.replayed(key._replace(drafter="eagle"), GAMMAS) is None
     assert traces.replayed(key, (4, 9)) is None  # longer than what was traced
+    assert not traces.problems
 
 
-def test_fit_reads_it(tmp_path: Path) -> None:
-    """Here the trace is another world's, so the models win; both were asked."""
-    (group,) = fit_run(load_run(traced_run(tmp_path / "run"))).groups
+def test_rounds_that_the_trace_does_not_give_are_named(tmp_path: Path) -> None:
+    """Here the trace is another world's: at temperature 0 it would give the loop's own rounds."""
+    fitted = fit_run(load_run(traced_run(tmp_path / "run")))
+    (group,) = fitted.groups
     assert group.prediction is not None
     assert {cell.acceptance for cell in group.prediction.cells} == {"iid"}
+    assert any("are not those that were measured" in text for text in fitted.warnings)
+
+
+def test_a_trace_of_another_text_is_not_used(tmp_path: Path) -> None:
+    traces, key = traces_of(traced_run(tmp_path / "run", text_cell="gone"))
+    assert traces.replayed(key, GAMMAS) is None
+    (problem,) = traces.problems
+    assert "its text, gone, is not in the run" in problem
+
+
+def test_a_trace_of_other_weights_is_not_used(tmp_path: Path) -> None:
+    folder = traced_run(tmp_path / "run", drafter_sha256="a" * 64)
+    manifest = folder / "manifest.json"
+    facts = json.loads(manifest.read_text(encoding="utf-8"))
+    facts["drafters"] = {"ngram": {"sha256": "b" * 64}}
+    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    traces, key = traces_of(folder)
+    assert traces.replayed(key, GAMMAS) is None
+    (problem,) = traces.problems
+    assert "other weights" in problem
+
+
+@pytest.mark.parametrize("change", ["twice", "short"])
+def test_positions_that_are_not_the_text_s_are_refused(tmp_path: Path, change: str) -> None:
+    folder = traced_run(tmp_path / "run")
+    (table,) = (folder / "diagnostics").glob("*.parquet")
+    whole = pq.read_table(table)
+    first = whole.slice(0, 63)
+    pq.write_table(pa.concat_tables([whole, first]) if change == "twice" else first, table)
+    traces, key = traces_of(folder)
+    assert traces.replayed(key, GAMMAS) is None
+    (problem,) = traces.problems
+    assert "positions are not those of the text" in problem
 
 
 def test_a_damaged_trace_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     folder = traced_run(tmp_path / "run")
     (table,) = (folder / "diagnostics").glob("*.parquet")
     table.write_bytes(b"nothing")
-    (group,) = fit_run(load_run(folder)).groups
-    assert group.prediction is not None
-    assert any("no replay" in text and table.name in text for text in group.warnings)
+    run = load_run(folder)
+    fitted = fit_run(run)
+    assert fitted.groups[0].prediction is not None
+    assert any("not used" in text and table.name in text for text in fitted.warnings)
     (folder / "diagnostics" / "traces.jsonl").write_text("{}\n", encoding="utf-8")
     fitted = fit_run(load_run(folder))
-    assert any("traces.jsonl" in text for text in fitted.warnings)
+    assert any("no trace is used" in text for text in fitted.warnings)
+    limits_of(run, fitted)  # does not need them
 
 
-def test_no_number_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_number_is_no_error() -> None:
     sample, replayed = counted(stretches(24))
     evidence, speedups = World().evidence(sample, np.random.default_rng(0))
     nothing = replace(replayed, emitted=0.0 * replayed.emitted)
