@@ -233,7 +233,12 @@ def _mean_length(shares: Numbers) -> float:
 
 
 def _kept(names: Names, dropped: Names) -> NDArray[np.bool_]:
-    return ~np.isin(names, dropped)
+    """[names] those that are not dropped, which are sorted."""
+    if not dropped.size:
+        return np.ones(names.size, dtype=np.bool_)
+    place = np.searchsorted(dropped, names)
+    place[place == dropped.size] = 0
+    return np.asarray(dropped[place] != names)
 
 
 def _union(parts: Iterable[Names]) -> Names:

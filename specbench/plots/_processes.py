@@ -11,6 +11,8 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
 
 _FEW = 2  # figures that are sooner drawn here than a process has started
 _MOST_PROCESSES = 4
+_NEEDED = [
+    "specbench.plots.base",
+    "pandas",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+]
+"""Modules that every drawing process works with."""
 
 Files = dict[str, bytes]
 """Format -> the picture."""
@@ -38,10 +47,7 @@ class DrawingProcesses:
         processes = min(_cores(), count, _MOST_PROCESSES)
         self._pool: ProcessPoolExecutor | None = None
         if count > _FEW and processes > 1:
-            context = multiprocessing.get_context("spawn")  # threads do not survive a fork
-            self._pool = ProcessPoolExecutor(processes, context, _get_ready)
-            for _ in range(processes):  # a process starts with its first task
-                self._pool.submit(os.getpid)
+            self._pool = ProcessPoolExecutor(processes, _context(), _leave_interrupts)
 
     def pictures(
         self, names: Sequence[str], frames: Mapping[str, pd.DataFrame], formats: Sequence[str]
@@ -90,10 +96,23 @@ def _sorted_out(
     }
 
 
-def _get_ready() -> None:
-    """In a new process: an interrupt is the first process's to answer, and imports come early."""
+def _context() -> BaseContext:
+    """How processes start: threads don't survive a fork, so not as copies of this one.
+
+    Where forks can be had from a server, it starts now, and imports what drawing needs once for all
+    processes while this one goes on.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_NEEDED)
+    forkserver.ensure_running()
+    return context
+
+
+def _leave_interrupts() -> None:
+    """In a new process: an interrupt is the first process's to answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from specbench.plots import base  # noqa: F401
 
 
 def _cores() -> int:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -53,24 +53,26 @@ class Steps:
 def all_steps(rounds: Columns) -> Steps:
     """Rows gathered by step: times once, tokens and context summed, drafts by the deepest."""
     step = integers(rounds, "step")
-    _, first, where = np.unique(step, return_index=True, return_inverse=True)
+    order = np.argsort(step, kind="stable")  # nearly free: rounds are written in order of steps
+    start = np.flatnonzero(np.diff(step[order], prepend=-1))
+    first = order[start]
+    one_row_each = start.size == step.size
 
     def once(name: str) -> Numbers:
         return np.asarray(numbers(rounds, name)[first])
 
-    def summed(name: str) -> Numbers:
-        sums = np.bincount(where, weights=numbers(rounds, name), minlength=first.size)
-        return sums.astype(np.float64)
+    def gathered(how: np.ufunc, name: str) -> Numbers:
+        if one_row_each:
+            return once(name)
+        return np.asarray(how.reduceat(numbers(rounds, name)[order], start))
 
-    deepest = np.zeros(first.size)
-    np.maximum.at(deepest, where, numbers(rounds, "draft_levels"))
     return Steps(
         draft_s=once("draft_s"),
         verify_s=once("verify_s"),
         other_s=once("other_s"),
-        drafted=deepest,
-        emitted=summed("num_emitted"),
-        context=summed("context_length"),
+        drafted=gathered(np.maximum, "draft_levels"),
+        emitted=gathered(np.add, "num_emitted"),
+        context=gathered(np.add, "context_length"),
         active_rows=once("active_rows"),
     )
 
@@ -79,7 +81,9 @@ def counted_steps(rounds: Columns, batch_size: int) -> Steps:
     """The steps that speed is counted over: those with all slots full, or all if there is none."""
     steps = all_steps(rounds)
     full = steps.active_rows == batch_size
-    return steps.where(full, True) if full.any() else steps.where(full | True, False)
+    if full.all():
+        return steps
+    return steps.where(full, True) if full.any() else replace(steps, all_full=False)
 
 
 def speedup_over(steps: Steps, plain: Sequence[Steps]) -> float | None:

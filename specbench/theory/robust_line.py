@@ -82,7 +82,7 @@ def robust_line(x: Numbers, y: Numbers, rounds: Numbers, sloped: bool = True) ->
         residual = np.where(seen, y - intercept - slope * x, 0.0)
         scaled = np.abs(residual) * np.sqrt(rounds)
         limit = HUBER * max(_NORMAL * float(np.median(scaled[seen])), least)
-        if (intercept, slope) == before or limit == 0.0:
+        if limit == 0.0 or np.allclose((intercept, slope), before, rtol=_ROUNDINGS, atol=0.0):
             break
         huber = limit / np.maximum(scaled, limit)
         before = intercept, slope
