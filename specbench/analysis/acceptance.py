@@ -100,7 +100,7 @@ class Acceptance:
         if isinstance(self.model, Iid):
             says = (
                 f"at positions 1 to {last} it is {min(alphas):.2f} to {max(alphas):.2f}, but "
-                f"no other model predicts better; predictions keep one α of {self.alpha:.2f}"
+                f"no other fitted model predicts better; predictions keep one α of {self.alpha:.2f}"
             )
         elif isinstance(self.model, BetaGeometric):
             says = (
@@ -156,7 +156,7 @@ def acceptance_together(found: Sequence[Acceptance]) -> str:
     if not first.rejected:
         return f"Acceptance may be i.i.d.; predictions use {span}."
     says = {
-        Iid.name: f"no other model predicts better; predictions keep {span}",
+        Iid.name: f"no other fitted model predicts better; predictions keep {span}",
         BetaGeometric.name: f"it rises with depth; predictions use {_DRAWN}",
         MonotoneHazard.name: "it falls with depth; predictions use a falling hazard",
     }

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from specbench.analysis.names import counted
-from specbench.records.reading import CELLS, Run, split_torn
+from specbench.records.reading import CELLS, Run, is_torn
 
 _IN_BLOCK, _BLOCKS = ("drafters", "gammas"), ("temperatures", "batch_sizes", "repeats", "backends")
 
@@ -19,7 +19,7 @@ def incomplete(run: Run) -> list[str]:
         reasons.append("the run has not ended")
     if missing:
         reasons.append(f"{missing} of {counted(planned, 'cell')} of the plan are missing")
-    if _is_torn(run):
+    if is_torn(run.path / CELLS):
         reasons.append(f"the last line of {CELLS} is cut short, and its cell is left out")
     if not reasons:
         return []
@@ -48,8 +48,3 @@ def _missing(run: Run) -> tuple[int, int]:
 
 def _length(axis: Any) -> int:
     return len(set(axis)) if isinstance(axis, list) else int(axis or 0)
-
-
-def _is_torn(run: Run) -> bool:
-    file = run.path / CELLS
-    return file.exists() and bool(split_torn(file.read_bytes())[1])

@@ -206,8 +206,10 @@ def accuracy(predictions: Iterable[Prediction]) -> str:
             f" {hits.inside} of {hits.told} measurements lie inside the extended model's 95% "
             "prediction interval"
         )
-        wide = f"left out: {counted(hits.wide, 'interval')} too wide to tell anything"
-        said += f" ({wide})." if hits.wide else "."
+        bare = sum(cell.ci is None for cell in cells)
+        others = [f"{counted(hits.wide, 'interval')} too wide to tell anything"] * bool(hits.wide)
+        others += [f"{counted(bare, 'cell')} without an interval"] * bool(bare)
+        said += f" (left out: {' and '.join(others)})." if others else "."
     elif hits.wide:
         said += " All of its 95% prediction intervals are too wide to tell anything."
     return said

@@ -5,6 +5,7 @@ Used by :mod:`specbench.analysis.documents`. What is not known is None.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from specbench.analysis.fit import GammaFit, GroupFit
@@ -75,6 +76,7 @@ def _held_out(cell: HeldOut) -> dict[str, Any]:
         "speedup": cell.speedup,
         "speedup_ci": list(cell.ci) if cell.ci else None,
         "error": cell.error,
+        "tokens_error": None if math.isnan(cell.tokens_error) else cell.tokens_error,
         "inside": cell.inside,
         "wide": cell.wide,
         "extrapolated": cell.extrapolated,

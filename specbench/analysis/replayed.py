@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from specbench.analysis.pooling import GroupKey, RawTables
 from specbench.errors import SpecbenchError
-from specbench.records.reading import Run
+from specbench.records.reading import Run, is_torn
 from specbench.records.steps import numbers, values
 from specbench.records.trace_summary import drafts_by_request
-from specbench.records.traces import TraceRecord, load_trace, load_traces
+from specbench.records.traces import TRACES, TraceRecord, load_trace, load_traces
 from specbench.theory.clusters import Numbers, cluster_sums
 
 NAME = "replay"
@@ -70,6 +70,15 @@ class Traces:
         records, problem = readable_traces(run)
         return cls(run, tables, records, {} if problem is None else {problem: None})
 
+    def check(self) -> Sequence[str]:
+        """Why traces can't be used, of all that there are."""
+        for record in self.records:
+            try:
+                self._check(record)
+            except SpecbenchError as error:
+                self._refuse(record.drafter, record.task, record.temperature, error.message)
+        return list(self.problems)
+
     def replayed(self, key: GroupKey, gammas: Sequence[int]) -> ReplayedTokens | None:
         """Rounds of a group's drafter on the text of its setting.
 
@@ -101,9 +110,11 @@ class Traces:
 
     def refuse(self, key: GroupKey, reason: str) -> None:
         """Note why a group's trace is not used."""
-        setting = key.setting
-        where = f"{setting.task}, T = {setting.temperature:g}"
-        self.problems[f"the trace of {key.drafter} ({where}) is not used: {reason}"] = None
+        self._refuse(key.drafter, key.setting.task, key.setting.temperature, reason)
+
+    def _refuse(self, drafter: str, task: str, temperature: float, reason: str) -> None:
+        where = f"{task}, T = {temperature:g}"
+        self.problems[f"the trace of {drafter} ({where}) cannot be used: {reason}"] = None
 
     def _check(self, record: TraceRecord) -> None:
         """Raises SpecbenchError if a trace is not of this run's text or weights."""
@@ -124,11 +135,14 @@ class Traces:
 
 
 def readable_traces(run: Run) -> tuple[Sequence[TraceRecord], str | None]:
-    """The lines of a run's traces, or none and why they can't be read."""
+    """The lines of a run's traces that can be read, and what can't be."""
     try:
-        return load_traces(run.path), None
+        records = load_traces(run.path)
     except SpecbenchError as error:
         return (), f"no trace is used: {error.message}"
+    if is_torn(run.path / TRACES):
+        return records, f"the last line of {TRACES} is cut short, and its trace is left out"
+    return records, None
 
 
 def _positions(names: NDArray[np.str_], sums: Sequence[Numbers]) -> dict[str, float]:

@@ -24,7 +24,6 @@ _TEXTS = 4
 _LABEL_WIDTH = 18
 _CURVE_WIDTH = 20
 _MOST_COLUMNS = 8  # gammas on one line of 80 columns
-_UNLIKELY = 0.05  # that plain decoding is the best
 
 Names = Mapping[str, str]
 
@@ -96,9 +95,8 @@ def _print_reasons(answer: Answer) -> None:
     if against:
         print("Why not")
         for decision in against:
-            likely = decision.sureness is not None and decision.sureness.near_best < _UNLIKELY
-            more = "; a gain is likely but not shown (more --prompts, --repeats)" if likely else ""
-            print(wrapped(f"{decision.setting}: {decision.choice.against}{more}"))
+            said = "; ".join(filter(None, (decision.choice.against, decision.choice.wanting)))
+            print(wrapped(f"{decision.setting}: {said}"))
         print()
 
 

@@ -69,9 +69,10 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Notes about the measurement, one line each, on stderr."""
+    """Notes about the measurement on stderr: one line each, between words in a terminal."""
     for note in notes:
-        print(printable(f"note: {note}"), file=sys.stderr)
+        text = f"note: {note}"
+        print(wrapped(text, "") if sys.stderr.isatty() else printable(text), file=sys.stderr)
 
 
 def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:

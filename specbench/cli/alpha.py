@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json
+from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json, print_notes
 from specbench.cli._sweep_options import (
     Attention,
     Device,
@@ -111,6 +111,8 @@ def alpha(
     else:
         folder = Path(run)
 
+    from specbench.analysis.pooling import RawTables
+    from specbench.analysis.replayed import Traces
     from specbench.analysis.tracing import trace_document, trace_rows, traces_of
     from specbench.cli._alpha_table import print_traces
     from specbench.records.store import load_run
@@ -123,6 +125,7 @@ def alpha(
         print_csv(trace_rows(traces))
     else:
         print_traces(traces)
+    print_notes(Traces.of(loaded, RawTables(loaded)).check())
 
 
 _WITH_RUN = {"drafter", "gamma", "device", "threads"}

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from specbench.analysis.names import counted
 from specbench.cli._output import print_notes, printable
 from specbench.errors import SpecbenchError
 
@@ -76,8 +77,8 @@ def import_(
     records = write(folder, name, sources, cells, given)
     plain = sum(record.is_baseline for record in records)
     said = (
-        f"{len(records)} cells from {name} written to {folder}: {plain} of plain decoding, "
-        f"{len(records) - plain} speculative"
+        f"{counted(len(records), 'cell')} from {name} written to {folder}: "
+        f"{plain} of plain decoding, {len(records) - plain} speculative"
     )
     print(printable(said))
     print_notes(dict.fromkeys(note for cell in cells for note in cell.notes))

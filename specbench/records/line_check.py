@@ -23,8 +23,8 @@ def line_faults(cell: CellRecord, rounds: Columns, plain: Sequence[Steps]) -> li
     Args:
         cell: the line; what it does not tell is not missed.
         rounds: its rounds.
-        plain: counted steps of the block's baselines, the first one first; without any the speedup
-            is not checked.
+        plain: counted steps of the block's baselines, the first one first; the speedup is checked
+            where those are there that it rested on.
 
     Returns:
         one sentence per number, both sides named; empty if all agree.
@@ -33,9 +33,10 @@ def line_faults(cell: CellRecord, rounds: Columns, plain: Sequence[Steps]) -> li
     found = {"tau": estimators.tau(accepted)}
     if not cell.is_baseline:
         found["alpha"] = estimators.alpha(accepted, integers(rounds, "num_evaluated"))
-        both = cell.noise_floor is not None  # else the last baseline was not there yet
-        known = plain if both else plain[:1]
-        found["speedup"] = speedup_over(counted_steps(rounds, cell.batch_size), known)
+        rested_on = 2 if cell.noise_floor is not None else 1  # the last baseline comes last
+        if len(plain) >= rested_on:
+            steps = counted_steps(rounds, cell.batch_size)
+            found["speedup"] = speedup_over(steps, plain[:rested_on])
     return [
         f"line: cells.jsonl has {name} {stated:.4g}, the rounds give {value:.4g}"
         for name, value in sorted(found.items())

@@ -205,6 +205,11 @@ def _way_without(folder: Path, cell_id: str) -> str:
     return f"Leave the cell out with `{drop}`; {again} then measures it again"
 
 
+def is_torn(file: Path) -> bool:
+    """Whether a kill left half a line at the end of a file; one that is not there is whole."""
+    return file.exists() and bool(split_torn(_read(file))[1])
+
+
 def split_torn(content: bytes) -> tuple[bytes, bytes]:
     """Complete lines, and what a kill left behind the last newline."""
     end = content.rfind(b"\n") + 1

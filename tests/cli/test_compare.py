@@ -125,12 +125,14 @@ def test_versions_of_two_runs_are_compared(
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["packages"], manifest["target"]["dtype"] = {"torch": "2.13.0"}, "float16"
     manifest["device"] = {"device": "cuda", "gpu": {"name": "H200"}}
-    manifest["drafters"] = {"eagle": {"sha256": "ab" * 32}}
+    weights = {"sha256": "ab" * 32}
+    manifest["drafters"] = {"ngram": weights, "eagle": weights}  # which neither run measured
     (folder / "manifest.json").write_text(json.dumps(manifest))
     err = specbench("compare", runs["a"], str(folder)).err
     for words in ("another dtype: not known", "another version of torch", "another machine"):
         assert words in err
-    assert f"another sha256 of eagle: not known in {runs['a']}, {'ab' * 32} in" in err
+    assert f"another sha256 of ngram: not known in {runs['a']}, {'ab' * 32} in" in err
+    assert "eagle" not in err
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,30 @@ def test_output_that_diverged_is_no_speed(specbench: Command, base: Path, copy: 
     assert document["not_judged"] == [f"{CELL}: DIVERGED in {copy}"]
 
 
+def test_a_line_that_contradicts_its_rounds_fails_the_gate(
+    specbench: Command, base: Path, copy: Path
+) -> None:
+    cells_with(copy, "-g2-", alpha=0.99)
+    result = specbench("compare", str(base), str(copy), *GATE)
+    assert result.code == 1
+    assert last_line(result.err) == f"cannot be judged: {CELL}: numbers that cannot be in {copy}"
+
+
+def test_a_cell_that_b_lacks_fails_the_gate(specbench: Command, base: Path, copy: Path) -> None:
+    cells = copy / "cells.jsonl"
+    lines = cells.read_text().splitlines(keepends=True)
+    cells.write_text("".join(line for line in lines if '"gamma":2' not in line))
+    result = specbench("compare", str(base), str(copy), *GATE)
+    assert result.code == 1
+    assert last_line(result.err) == f"cannot be judged: {CELL}: not in {copy}"
+    assert specbench("compare", str(copy), str(base), *GATE).code == 0
+
+
+def test_a_run_that_has_not_ended_says_so(specbench: Command, base: Path, copy: Path) -> None:
+    manifest_with(copy, finished=None)
+    assert f"note: {copy}: the run has not ended" in specbench("compare", str(base), str(copy)).err
+
+
 def test_a_cell_that_failed_in_b_alone_fails_the_gate(
     specbench: Command, base: Path, copy: Path
 ) -> None:

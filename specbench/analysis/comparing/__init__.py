@@ -65,7 +65,7 @@ class Comparison:
     """All cells of both runs that match, and sentences on what does not.
 
     Attributes:
-        left_out: cells of one run that the other lacks because they failed or can't be used.
+        left_out: cells of A that B lacks, and those of B that A has but can't be used there.
     """
 
     a: str
@@ -113,8 +113,7 @@ def compare_runs(a: Run, b: Run) -> Comparison:
         if one.only(other)
     ]
     lost = [f"{name}: left out of {a.path}" for name in left.unusable if name in right.only(left)]
-    lost += [f"{name}: left out of {b.path}" for name in right.unusable if name in left.only(right)]
-    lost += [f"{name}: failed in {b.path}" for name in right.failed if name in left.only(right)]
+    lost += [f"{name}: {right.why_not(name)} {b.path}" for name in left.only(right)]
     return Comparison(str(a.path), str(b.path), tuple(cells), tuple(notes), tuple(lost))
 
 

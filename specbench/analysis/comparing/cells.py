@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from specbench.analysis import imported
 from specbench.analysis.between_cells import of_baselines
 from specbench.analysis.checking import Violations, nothing_left, violations
+from specbench.analysis.completeness import incomplete
 from specbench.analysis.names import some, with_gamma
 from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
 from specbench.errors import SpecbenchError
@@ -130,7 +131,7 @@ class CheckedRun:
         if not sides:
             problem = nothing_left(run, wrong)
             raise SpecbenchError(f"in {run.path}: {problem.message}", problem.hint)
-        notes = [f"{run.path}: {sentence}" for sentence in wrong.sentences]
+        notes = [f"{run.path}: {text}" for text in (*wrong.sentences, *incomplete(run))]
         if diverged := [str(name) for name, side in sides.items() if side.diverged]:
             notes.append(
                 f"{run.path}: {DIVERGED}: output differs from plain decoding, a bug; its speed "
@@ -139,6 +140,12 @@ class CheckedRun:
         unusable = [several.name(cell) for cell in run.cells if cell.cell_id in wrong.unusable]
         failed = [several.name(cell) for cell in run.cells if cell.status != "ok"]
         return cls(run, sides, unusable, failed, notes)
+
+    def why_not(self, name: CellName) -> str:
+        """Why a cell of the other run is not among the sides, to be followed by the run."""
+        if name in self.unusable:
+            return "left out of"
+        return "failed in" if name in self.failed else "not in"
 
     def only(self, other: CheckedRun) -> list[CellName]:
         """Cells that the other run does not have."""
@@ -179,7 +186,7 @@ def _side(
     doubts = []
     if diverged := any(cell.lossless == DIVERGED for cell in cells):
         doubts.append(f"{DIVERGED} in {run.path}")
-    if any(cell.cell_id in wrong.doubtful for cell in cells):
+    if any(cell.cell_id in wrong.suspect for cell in cells):
         doubts.append(f"numbers that cannot be in {run.path}")
     batch_size = cells[0].batch_size
     if any(cell.imported_from is not None for cell in cells):

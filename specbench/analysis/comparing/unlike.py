@@ -29,7 +29,8 @@ class RawPair(NamedTuple):
 
 def run_differences(a: Run, b: Run) -> list[str]:
     """What the manifests differ in."""
-    left, right = _facts(a), _facts(b)
+    drafters = sorted({cell.drafter for cell in a.cells} & {cell.drafter for cell in b.cells})
+    left, right = _facts(a, drafters), _facts(b, drafters)
     names = [name for name in dict.fromkeys([*left, *right]) if left.get(name) != right.get(name)]
     return [
         f"another {name}: {_shown(left.get(name))} in {a.path}, "
@@ -60,7 +61,8 @@ def asked_differences(a: Run, b: Run, pairs: Iterable[RawPair]) -> list[str]:
     return notes
 
 
-def _facts(run: Run) -> dict[str, str | None]:
+def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
+    """Name -> value; the weights of these drafters alone."""
     manifest = run.manifest
     gpu = manifest.device.get("gpu")
     machine = gpu.get("name") if isinstance(gpu, dict) else manifest.device.get("cpu")
@@ -80,7 +82,8 @@ def _facts(run: Run) -> dict[str, str | None]:
         "limit of output (--max-new-tokens)": manifest.config.get("max_new_tokens"),
         "--ignore-eos": manifest.config.get("ignore_eos"),
     }
-    weights = {"target": manifest.target, **manifest.drafters}
+    weights = {"target": manifest.target}
+    weights |= {name: manifest.drafters.get(name, {}) for name in drafters}
     facts |= {f"sha256 of {name}": found.get("sha256") for name, found in weights.items()}
     facts |= {f"version of {name}": version for name, version in manifest.packages.items()}
     return {name: None if value is None else str(value) for name, value in facts.items()}

@@ -6,8 +6,9 @@
    block's two baselines.
 2. Of those that count the highest fitted speedup wins; of those within CLOSE of it, in 39 of 40
    resamples too, the one with the smallest gamma.
-3. If none counts, gamma is 0: do not speculate. That is "undecided" where a gain is expected but
-   conversations are too few to show one.
+3. If none counts, gamma is 0: do not speculate. That is "undecided" where a gain is expected and
+   too little was measured to show it: no interval, few conversations, or a gain in 95% of
+   resamples that the bound or the noise floor does not let pass.
 
 How sure a choice is comes from the resamples: the share in which nothing in its setting is faster,
 plain decoding included, or faster by more than CLOSE, and the mean of best / chosen - 1, what one
@@ -36,6 +37,8 @@ CLOSE = 0.01
 """Speedups within this of the best are as good; then the shorter draft is preferred."""
 
 _SURE = 0.975
+_LIKELY = 0.95
+_FEW_CELLS = 2  # degrees of freedom that tell how much cells differ; a gamma more adds one
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,18 @@ class Choice:
         candidate: None for plain decoding.
         closest: the best candidate that does not count, where none does; None if there is none.
         against: what speaks against it; empty where a candidate is chosen.
-        decided: False where that is for want of data.
+        wanting: what to measure more of where that is for want of data; else empty.
     """
 
     candidate: Candidate | None
     closest: Candidate | None = None
     against: str = ""
-    decided: bool = True
+    wanting: str = ""
+
+    @property
+    def decided(self) -> bool:
+        """False where too little was measured to say whether to speculate."""
+        return not self.wanting
 
     @property
     def gamma(self) -> int:
@@ -141,7 +149,7 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
         return Choice(None, None, f"only {_CALIBRATING}")
     closest = max(usable, key=lambda candidate: (candidate.speedup, -candidate.gamma))
     name = with_gamma(closest.group.key.drafter, closest.group.draft_form, closest.gamma)
-    return Choice(None, closest, f"{name}: {against(closest)}", _decided(closest))
+    return Choice(None, closest, f"{name}: {against(closest)}", wanting(closest))
 
 
 def preferred(candidates: Sequence[Candidate]) -> Candidate:
@@ -209,9 +217,16 @@ def diverged(candidate: Candidate) -> bool:
     return any(point.lossless == DIVERGED for point in candidate.witnesses)
 
 
-def _decided(closest: Candidate) -> bool:
-    """Whether data, and not the want of them, speak against the closest candidate."""
-    if diverged(closest):
-        return True
-    few = closest.group.num_prompts < FEW_PROMPTS and closest.speedup > 1.0
-    return closest.bound is not None and not few
+def wanting(closest: Candidate) -> str:
+    """What would show the gain that a candidate lets expect; empty where data speak against it."""
+    if closest.speedup <= 1.0 or diverged(closest):
+        return ""
+    if closest.bound is None or closest.group.num_prompts < FEW_PROMPTS:
+        return "too few prompts to tell (more --prompts)"
+    known = closest.logs[np.isfinite(closest.logs)]
+    if not known.size or float((known > 0.0).mean()) < _LIKELY:
+        return ""
+    cells = closest.group.scatter
+    few_cells = cells is not None and cells.freedom <= _FEW_CELLS
+    more = "values of --gamma, or --repeats" if few_cells else "--prompts, or --repeats"
+    return f"a gain is likely but not shown (more {more})"

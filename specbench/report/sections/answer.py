@@ -112,10 +112,15 @@ def _closest(decisions: Sequence[Decision]) -> str:
     """What came nearest to a gain, and what speaks against it."""
     known = [one for one in decisions if one.choice.closest is not None]
     if not known:
-        return decisions[0].choice.against
+        return _said(decisions[0])
     best = max(known, key=lambda one: one.choice.closest.speedup if one.choice.closest else 0.0)
     where = f" ({best.setting})" if len(decisions) > 1 else ""
-    return f"closest to a gain is {best.choice.against}{where}"
+    return f"closest to a gain is {_said(best)}{where}"
+
+
+def _said(decision: Decision) -> str:
+    """What speaks against the closest candidate, and what would show its gain."""
+    return "; ".join(filter(None, (decision.choice.against, decision.choice.wanting)))
 
 
 def _where(settings: Sequence[Setting], all_of: str) -> str:
@@ -162,7 +167,7 @@ def _row(one: Decision, place: str, material: Material) -> list[Field]:
     chances = [share(sure.near_best), share(sure.loss, 1)] if sure else [MISSING, MISSING]
     if candidate is None or group is None:
         use = "do not speculate" if one.choice.decided else "undecided"
-        return [place, use, "0", "1.00", *chances, one.choice.against]
+        return [place, use, "0", "1.00", *chances, _said(one)]
     return [
         place,
         material.names[group.key.drafter],

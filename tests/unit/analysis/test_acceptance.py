@@ -169,7 +169,10 @@ def test_no_position_has_both_outcomes(alpha: float) -> None:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (Iid(0.6), "at positions 1 to 2 it is 0.50 to 0.70, but no other model predicts better"),
+        (
+            Iid(0.6),
+            "positions 1 to 2 it is 0.50 to 0.70, but no other fitted model predicts better",
+        ),
         (MonotoneHazard((0.7, 0.5)), "it falls with depth from 0.70 to 0.50"),
         (PerPosition((0.7, 0.5)), "neither rising nor falling; predictions use an α for each"),
     ],

@@ -179,6 +179,17 @@ def test_a_damaged_baseline_leaves_the_lines_beside_it_unchecked(tmp_path: Path)
     assert told(folder) == []
 
 
+def test_a_line_is_held_against_the_baselines_it_rested_on(tmp_path: Path) -> None:
+    """Where the last baseline has gone since, what it said can't be checked."""
+    folder = plant(tmp_path / "copy", lambda record, *_: record)
+    cells = folder / "cells.jsonl"
+    lines = cells.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if '"baseline":"last"' not in line]
+    assert len(kept) < len(lines)
+    cells.write_text("".join(kept), encoding="utf-8")
+    assert told(folder) == []
+
+
 def test_another_cell_s_table_is_told_by_its_rounds(tmp_path: Path) -> None:
     drafters = {"ngram": SimulatedDrafter(0.7, 0.01), "eagle": SimulatedDrafter(0.3, 0.05)}
     folder = simulate_run(tmp_path / "run", drafters, gammas=(1, 4))

@@ -253,6 +253,8 @@ def test_an_interval_that_says_nothing_counts_neither_way() -> None:
     said = accuracy([prediction, prediction])
     assert "the closed form is 20% off in the median over 8 cells, the extended model 0%." in said
     assert "2 of 4 measurements lie inside the extended model's 95% prediction interval" in said
-    assert said.endswith("(left out: 2 intervals too wide to tell anything).")
+    assert said.endswith(
+        "(left out: 2 intervals too wide to tell anything and 2 cells without an interval)."
+    )
     assert accuracy([Prediction(cells[2:])]).endswith("are too wide to tell anything.")
     assert accuracy([Prediction(cells[3:])]).endswith("the extended model 0%.")

@@ -199,11 +199,27 @@ def test_a_damaged_trace_is_named_and_nothing_else_is_lost(tmp_path: Path) -> No
     run = load_run(folder)
     fitted = fit_run(run)
     assert fitted.groups[0].prediction is not None
-    assert any("not used" in text and table.name in text for text in fitted.warnings)
+    assert any("cannot be used" in text and table.name in text for text in fitted.warnings)
     (folder / "diagnostics" / "traces.jsonl").write_text("{}\n", encoding="utf-8")
     fitted = fit_run(load_run(folder))
     assert any("no trace is used" in text for text in fitted.warnings)
     limits_of(run, fitted)  # does not need them
+
+
+def test_half_a_line_of_traces_is_named(tmp_path: Path) -> None:
+    folder = traced_run(tmp_path / "run")
+    with (folder / "diagnostics" / "traces.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"target":')
+    traces, key = traces_of(folder)
+    assert traces.replayed(key, GAMMAS) is not None
+    (problem,) = traces.check()
+    assert problem.endswith("is cut short, and its trace is left out")
+
+
+def test_all_traces_are_checked_at_once(tmp_path: Path) -> None:
+    assert not traces_of(traced_run(tmp_path / "whole"))[0].check()
+    (problem,) = traces_of(traced_run(tmp_path / "other", text_cell="gone"))[0].check()
+    assert problem.startswith("the trace of ngram (code, T = 0) cannot be used: its text, gone")
 
 
 def test_no_number_is_no_error() -> None:

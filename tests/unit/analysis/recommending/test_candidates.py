@@ -8,9 +8,17 @@ import pytest
 
 from specbench.analysis.fit import GroupFit
 from specbench.analysis.recommending.candidates import Candidate, Field, field_of
-from specbench.analysis.recommending.choice import Choice, against, choose, preferred, sureness
+from specbench.analysis.recommending.choice import (
+    Choice,
+    against,
+    choose,
+    preferred,
+    sureness,
+    wanting,
+)
 from specbench.analysis.recommending.speeds import speeds_of
 from specbench.theory.intervals import paired_ratio_of_ratios
+from specbench.theory.scatter import Scatter
 from tests.choice_worlds import Drafter, World, point_of
 
 GOOD = Drafter(0.7, c=0.05)
@@ -118,6 +126,30 @@ def candidate(
     point = replace(point_of(gamma, speedup, known.pop("floor", 0.01)), **known)
     ends = (0.9 * speedup, 1.1 * speedup)
     return Candidate(group, gamma, speedup, ends, bound, (point,), lambda: drawn)
+
+
+def test_a_gain_that_is_likely_but_not_shown_is_undecided() -> None:
+    near = np.log(1.5) + np.random.default_rng(0).normal(0.0, 0.1, 1000)
+    far = np.log(1.5) + np.random.default_rng(0).normal(0.0, 0.5, 1000)
+    likely, unlikely = candidate(4, 1.5, near, bound=0.9), candidate(4, 1.5, far, bound=0.9)
+    assert choose([likely]).wanting.startswith("a gain is likely but not shown (more ")
+    assert not choose([likely]).decided
+    assert choose([unlikely]).decided
+    assert choose([candidate(4, 0.95, near, bound=0.9)]).decided  # no gain is expected
+    assert choose([candidate(4, 1.5, near, bound=0.9, lossless="DIVERGED")]).decided
+    assert choose([candidate(4, 1.5, far, bound=None)]).wanting.startswith("too few prompts")
+    assert choose([candidate(4, 0.95, far, bound=None)]).decided
+
+
+@pytest.mark.parametrize(
+    ("freedom", "more"),
+    [(1.0, "values of --gamma, or --repeats"), (9.0, "--prompts, or --repeats")],
+)
+def test_what_to_measure_more_of_depends_on_what_is_unsure(freedom: float, more: str) -> None:
+    near = np.log(1.5) + np.random.default_rng(0).normal(0.0, 0.1, 1000)
+    found = candidate(4, 1.5, near, bound=0.9)
+    found = replace(found, group=replace(found.group, scatter=Scatter(0.01, freedom)))
+    assert more in wanting(found)
 
 
 def test_within_a_percent_the_shorter_draft_is_preferred() -> None:
