@@ -1,0 +1,73 @@
+"""What a container or a batch system lets this process use: time of cores, bytes of memory.
+
+A limit may be set on the process's own control group or on any above it, and the lowest holds. Both
+versions of control groups are read; where there are none nothing is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Cores whose time the groups allow, e.g. 1.5; None without a limit.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+    quotas = [_quota_v2(folder) for folder in _groups(root, "")]
+    quotas += [_quota_v1(folder) for folder in _groups(root, "cpu")]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Bytes that the groups allow; None without a limit."""
+    limits = [_number(folder / "memory.max") for folder in _groups(root, "")]
+    limits += [_number(folder / "memory.limit_in_bytes") for folder in _groups(root, "memory")]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """The folder of this process's group and of every group above it.
+
+    Args:
+        controller: of version 1, e.g. "cpu"; "" for version 2, which has one tree for all.
+    """
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller not in controllers.split(","):
+            continue
+        tree = root / "sys/fs/cgroup" / controller
+        group = tree / path.lstrip("/")
+        yield group
+        for above in group.parents:
+            if above == tree.parent:
+                break
+            yield above
+
+
+def _quota_v2(folder: Path) -> float | None:
+    """``200000 100000`` is two cores; ``max 100000`` is no limit."""
+    words = _read(folder / "cpu.max").split()
+    if len(words) != 2 or not words[0].isdecimal():
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def _quota_v1(folder: Path) -> float | None:
+    """A quota of -1 is no limit."""
+    quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    return quota / period if quota and period else None
+
+
+def _number(file: Path) -> int | None:
+    text = _read(file).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""
