@@ -9,6 +9,7 @@ prompts, the losslessness verdict.
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +72,16 @@ def next_commands(folder: Path) -> list[str]:
     """The two commands to type after a run."""
     name = shlex.quote(str(folder))
     return ["next:", f"  specbench plot {name}", f"  specbench optimal-gamma {name}"]
+
+
+def warning_lines(warnings: Sequence[str]) -> list[str]:
+    """What a whole run is warned of, after an empty line."""
+    lines = []
+    for warning in warnings:
+        lines += textwrap.wrap(
+            f"warning: {warning}", _LINE, subsequent_indent="  ", break_on_hyphens=False
+        )
+    return ["", *lines] if lines else []
 
 
 def inside_noise(record: CellRecord) -> bool:

@@ -162,12 +162,18 @@ def _weight_bytes_here(target: str | None) -> int | None:
 
 def _measure(sweep: SweepConfig) -> None:
     from specbench.analysis.names import printable
-    from specbench.cli._result_table import next_commands, result_lines
+    from specbench.cli._result_table import next_commands, result_lines, warning_lines
     from specbench.cli.console import reporter_for_terminal
     from specbench.records.store import load_run
     from specbench.sweep.runner import run as run_sweep
 
     with reporter_for_terminal() as report:
         folder = run_sweep(sweep, report)
-    lines = [*result_lines(load_run(folder).cells), "", *next_commands(folder)]
+    made = load_run(folder)
+    lines = [
+        *result_lines(made.cells),
+        *warning_lines(made.manifest.warnings),
+        "",
+        *next_commands(folder),
+    ]
     print("\n".join(map(printable, lines)))

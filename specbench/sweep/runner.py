@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from specbench.backends.base import Backend, EngineOptions, make_backend
+from specbench.checkup import what_spoils
 from specbench.errors import SpecbenchError
 from specbench.measure import device as machine
 from specbench.measure.bandwidth import copy_bandwidth, matmul_rate
@@ -94,6 +95,7 @@ def _measure(
         writer.manifest.bandwidth_bytes_per_s = copy_bandwidth(backend.device)
         writer.manifest.matmul_flops_per_s = matmul_rate(backend.device, dtype)
         writer.write_manifest()
+    _say_what_spoils(backend.device, writer, report)
     numbers = {cell.cell_id: index for index, cell in enumerate(grid.cells, 1)}
     for block, block_cells in Plan(list(cells)).blocks():
         runner = BlockRunner(config, backend, writer, report, numbers)
@@ -103,6 +105,16 @@ def _measure(
         report.block_started(block)
         runner.run(block_cells, maker.of(by_name[block[0]]))
     writer.manifest.finished = provenance.utc_now()
+    writer.write_manifest()
+
+
+def _say_what_spoils(device: str, writer: RunWriter, report: Reporter) -> None:
+    """Tell and record what makes times on this machine something else than its own; go on."""
+    said = what_spoils(device)
+    for sentence in said:
+        report.warning(sentence)
+    kept = writer.manifest.warnings
+    writer.manifest.warnings = list(dict.fromkeys([*kept, *said]))
     writer.write_manifest()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specbench.cli._result_table import inside_noise, next_commands, result_lines
+from specbench.cli._result_table import inside_noise, next_commands, result_lines, warning_lines
 from tests.cli.records import baselines, record
 
 
@@ -172,4 +172,15 @@ def test_the_next_two_commands_can_be_pasted():
         "next:",
         "  specbench plot 'results/my run'",
         "  specbench optimal-gamma 'results/my run'",
+    ]
+
+
+def test_what_the_run_was_warned_of_stands_after_the_tables_within_80_columns():
+    long = "GPU processes: also used by python3 (41, 1.0 GiB). End them, or choose another GPU"
+    assert warning_lines([]) == []
+    assert warning_lines([long, "short"]) == [
+        "",
+        "warning: GPU processes: also used by python3 (41, 1.0 GiB). End them, or choose",
+        "  another GPU",
+        "warning: short",
     ]

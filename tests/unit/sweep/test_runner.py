@@ -218,3 +218,23 @@ def test_the_machine_is_measured_once_per_run(sweep: Sweep, monkeypatch: pytest.
     sweep.config = sweep.config.model_copy(update={"retry_failed": True})
     sweep.run()
     assert load_run(sweep.config.folder).manifest.bandwidth_bytes_per_s == 1e10
+
+
+def test_what_spoils_the_measurement_is_said_at_each_start_and_kept(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    def spoiled(device: str) -> list[str]:
+        asked.append((device, len(sweep.backend.generated)))
+        return ["CPU load: others keep 1.0 of 2 cores busy. End other work"]
+
+    monkeypatch.setattr(runner, "what_spoils", spoiled)
+    sweep.backend.on_generate = raising(ValueError("no"), "3")
+    sweep.run()
+    sweep.config = sweep.config.model_copy(update={"retry_failed": True})
+    sweep.run()
+    assert asked == [("cpu", 0), ("cpu", 3)]
+    kept = load_run(sweep.config.folder).manifest.warnings
+    assert kept.count("CPU load: others keep 1.0 of 2 cores busy. End other work") == 1
+    assert [text for text in sweep.report.warnings if text.startswith("CPU load")] == [kept[0]] * 2
