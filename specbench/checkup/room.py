@@ -23,12 +23,13 @@ def memory(machine: Machine) -> Finding:
     """Of the machine, or what a control group leaves of it."""
     import psutil
 
-    from specbench.measure.cgroup import memory_limit
+    from specbench.measure.cgroup import memory_left, memory_limit
     from specbench.measure.memory import capacity_bytes
 
     limit, capacity = memory_limit(machine.root), capacity_bytes("cpu")
-    total = min(capacity, limit) if limit is not None else capacity
-    free = min(int(psutil.virtual_memory().available), total)
+    left, available = memory_left(machine.root), int(psutil.virtual_memory().available)
+    total = capacity if limit is None else min(capacity, limit)
+    free = available if left is None else min(available, left)
     value = f"{gibibytes(free)} free of {gibibytes(total)}"
     if limit is not None and limit <= capacity:
         value += ", the limit of a control group"

@@ -23,9 +23,33 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Bytes that the groups allow; None without a limit."""
-    limits = [_number(folder / "memory.max") for folder in _groups(root, "")]
-    limits += [_number(folder / "memory.limit_in_bytes") for folder in _groups(root, "memory")]
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min((limit for limit, _ in _memory(root)), default=None)
+
+
+def memory_left(root: Path = Path("/")) -> int | None:
+    """Bytes that this process can still get from its groups; None without a limit."""
+    return min((max(limit - used, 0) for limit, used in _memory(root)), default=None)
+
+
+def _memory(root: Path) -> Iterator[tuple[int, int]]:
+    """(limit, what is used of it) of every group with a limit.
+
+    What files' contents take is given back when memory is short, so it is not used.
+    """
+    names = ("memory.max", "memory.current", "inactive_file")
+    for folder in _groups(root, ""):
+        yield from _memory_of(folder, *names)
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    for folder in _groups(root, "memory"):
+        yield from _memory_of(folder, *names)
+
+
+def _memory_of(folder: Path, limit: str, used: str, cached: str) -> Iterator[tuple[int, int]]:
+    allowed = _number(folder / limit)
+    if allowed is not None:
+        lines = (line.split() for line in _read(folder / "memory.stat").splitlines())
+        counts = {words[0]: int(words[1]) for words in lines if len(words) == 2}
+        yield allowed, (_number(folder / used) or 0) - counts.get(cached, 0)
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:

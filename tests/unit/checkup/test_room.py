@@ -14,7 +14,11 @@ from tests.unit.checkup.worlds import World, one
 
 Usage = namedtuple("Usage", "total used free")
 MIB, GIB = 2**20, 2**30
-LIMITED = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": str(8 * GIB)}
+LIMITED = {
+    "proc/self/cgroup": "0::/\n",
+    "sys/fs/cgroup/memory.max": str(8 * GIB),
+    "sys/fs/cgroup/memory.current": str(2 * GIB),
+}
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, available: int, total: int) -> None:
@@ -52,7 +56,7 @@ def test_a_control_groups_limit_is_the_memory_there_is(
 ):
     memory(monkeypatch, 32 * GIB, 64 * GIB)
     finding = one(room.memory, world.machine(files=LIMITED))
-    assert finding.value == "8.0 GiB free of 8.0 GiB, the limit of a control group"
+    assert finding.value == "6.0 GiB free of 8.0 GiB, the limit of a control group"
 
 
 @pytest.mark.parametrize(

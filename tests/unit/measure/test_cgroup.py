@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specbench.measure.cgroup import cpu_quota, memory_limit
+from specbench.measure.cgroup import cpu_quota, memory_left, memory_limit
 
 TREE = "sys/fs/cgroup"
 
@@ -25,6 +25,7 @@ def root(tmp_path: Path):
 
 def test_without_control_groups_nothing_is_limited(tmp_path: Path):
     assert (cpu_quota(tmp_path), memory_limit(tmp_path)) == (None, None)
+    assert memory_left(tmp_path) is None
 
 
 def test_max_is_no_limit(root):
@@ -54,6 +55,19 @@ def test_the_lowest_limit_of_all_groups_above_holds(root):
     assert (cpu_quota(machine), memory_limit(machine)) == (2.0, 100)
 
 
+def test_what_a_group_uses_is_not_left_but_what_files_take_is(root):
+    machine = root(
+        {
+            "proc/self/cgroup": "0::/job\n",
+            f"{TREE}/job/memory.max": "1000\n",
+            f"{TREE}/job/memory.current": "900\n",
+            f"{TREE}/job/memory.stat": "anon 500\ninactive_file 300\nactive_file 100\n",
+            f"{TREE}/memory.max": "max\n",
+        }
+    )
+    assert (memory_limit(machine), memory_left(machine)) == (1000, 400)
+
+
 def test_the_first_version_has_a_tree_per_controller(root):
     machine = root(
         {
@@ -63,6 +77,9 @@ def test_the_first_version_has_a_tree_per_controller(root):
             f"{TREE}/cpu/cpu.cfs_quota_us": "-1\n",
             f"{TREE}/cpu/cpu.cfs_period_us": "100000\n",
             f"{TREE}/memory/docker/x/memory.limit_in_bytes": "4096\n",
+            f"{TREE}/memory/docker/x/memory.usage_in_bytes": "96\n",
+            f"{TREE}/memory/memory.limit_in_bytes": "9223372036854771712\n",
         }
     )
     assert (cpu_quota(machine), memory_limit(machine)) == (3.0, 4096)
+    assert memory_left(machine) == 4000
