@@ -17,16 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specbench.measure import nvml as driver
-
-SLOWDOWNS = {
-    0x04: "power limit",
-    0x08: "hardware slowdown",
-    0x10: "kept in step with other GPUs",
-    0x20: "temperature (driver)",
-    0x40: "temperature (hardware)",
-    0x80: "power brake",
-}
-"""Bits of ``nvmlClocksEventReasons*`` that mean slower than asked for. Idle (0x01) is none."""
+from specbench.measure.throttling import slowed_by
 
 _SETTING = 0x02 | 0x100  # application or locked clocks, display clocks
 
@@ -50,7 +41,7 @@ class GpuState:
     temperature_c: int | None = None
     slowdown_temperature_c: int | None = None
     slowed_by: list[str] | None = None
-    """Values of :data:`SLOWDOWNS` that hold at this moment."""
+    """What holds the clocks back at this moment, by :mod:`specbench.measure.throttling`."""
     clocks_set: bool | None = None
     """Whether a setting, not the load, decides the clocks at this moment."""
     num_processes: int | None = None
@@ -99,7 +90,7 @@ def _read_all(library: Any, handle: Any) -> GpuState:
     )
     ask("temperature_c", lambda: _temperature(library, handle))
     ask("slowdown_temperature_c", lambda: _slowdown_temperature(library, handle))
-    ask("slowed_by", lambda: _slowed_by(library.nvmlDeviceGetCurrentClocksEventReasons(handle)))
+    ask("slowed_by", lambda: slowed_by(library.nvmlDeviceGetCurrentClocksEventReasons(handle)))
     ask(
         "clocks_set",
         lambda: bool(library.nvmlDeviceGetCurrentClocksEventReasons(handle) & _SETTING),
@@ -126,10 +117,6 @@ def _temperature(library: Any, handle: Any) -> int:
 def _slowdown_temperature(library: Any, handle: Any) -> int:
     threshold = library.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
     return int(library.nvmlDeviceGetTemperatureThreshold(handle, threshold))
-
-
-def _slowed_by(bits: int) -> list[str]:
-    return [name for bit, name in SLOWDOWNS.items() if bits & bit]
 
 
 def _has_counters(library: Any, handle: Any) -> bool:
