@@ -60,6 +60,22 @@ def test_a_fast_device_gets_the_largest_product(monkeypatch: pytest.MonkeyPatch)
     assert rate == pytest.approx(2 * 2048**3 / 0.01)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_random_values_are_multiplied(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype):
+    factors = []
+
+    def record(left: torch.Tensor, product: torch.Tensor):
+        factors.append(left)
+        return lambda: None
+
+    monkeypatch.setattr(bandwidth, "_product_into", record)
+    matmul_rate("cpu", dtype, budget_s=1.0, clock=FakeClock(tick_s=1.0))
+    (factor,) = factors
+    assert factor.dtype == dtype
+    assert len(factor.unique()) > 1000
+    assert factor.float().std() == pytest.approx(1.0, abs=0.05)
+
+
 @pytest.mark.parametrize(
     ("cache_bytes", "wanted"),
     [(32 * 2**20, 256 * 2**20), (300 * 2**20, 1200 * 2**20), (None, 256 * 2**20)],
