@@ -23,7 +23,11 @@ def cores(machine: Machine) -> Finding:
     from specbench.measure.device import usable_cores
 
     usable, total = usable_cores(), os.cpu_count()
-    return ok(f"{usable} of {total} usable, so as many threads", usable=usable, cores=total)
+    return ok(
+        f"{usable} of {total} usable; a run on the CPU uses {usable} threads",
+        usable=usable,
+        cores=total,
+    )
 
 
 @check("CPU", "CPU quota", spoils=True)

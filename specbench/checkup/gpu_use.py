@@ -47,7 +47,7 @@ def load(machine: Machine, gpu: Reading) -> Finding | None:
     busy = gpu.gpu_utilization
     if busy is None:
         return not_known("gpu_utilization", gpu)
-    value = f"{busy:.0%} of the time, before this command computed"
+    value = f"busy {busy:.0%} of the time before this command began"
     if busy > _BUSY:
         return warn(value, "Something else uses the GPU: see nvidia-smi", share=busy)
     return ok(value, share=busy)

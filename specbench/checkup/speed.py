@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from specbench.checkup.finding import Facts, Finding, check, ok, warn
@@ -29,30 +30,33 @@ def memory_copy(machine: Machine) -> Finding | None:
         return None
     from specbench.measure.bandwidth import copy_bandwidth
 
-    rates = _measured(machine, lambda device: copy_bandwidth(device, budget_s=_COPY_S))
+    rates = _measured(machine, partial(copy_bandwidth, budget_s=_COPY_S))
     return _judged(rates, f"{statistics.median(rates) / 1e9:,.1f} GB/s, read + write")
 
 
-@check("measured speed", "matmul float32")
-def matmul_float32(machine: Machine) -> Finding | None:
-    return _matmul(machine, "float32")
-
-
-@check("measured speed", "matmul bfloat16")
-def matmul_bfloat16(machine: Machine) -> Finding | None:
-    return _matmul(machine, "bfloat16")
-
-
-def _matmul(machine: Machine, dtype: str) -> Finding | None:
+@check("measured speed", "matmul")
+def matmul(machine: Machine) -> list[Finding] | None:
+    """In both dtypes that most checkpoints have; a processor may have no instructions for one."""
     if machine.device is None:
         return None
     import torch
 
     from specbench.measure.bandwidth import matmul_rate
 
-    kind = getattr(torch, dtype)
-    rates = _measured(machine, lambda device: matmul_rate(device, kind, budget_s=_MATMUL_S))
-    return _judged(rates, f"{statistics.median(rates) / 1e9:,.1f} GFLOP/s")
+    single, half = (
+        _measured(machine, partial(matmul_rate, dtype=dtype, budget_s=_MATMUL_S))
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    slower = statistics.median(half) < statistics.median(single)
+    remark = "; slower than float32 here, so choose --dtype float32" if slower else ""
+    return [
+        _judged(single, _operations(single), "matmul float32"),
+        _judged(half, _operations(half), "matmul bfloat16", remark),
+    ]
+
+
+def _operations(rates: list[float]) -> str:
+    return f"{statistics.median(rates) / 1e9:,.1f} GFLOP/s"
 
 
 def _measured(machine: Machine, rate: Callable[[str], float]) -> list[float]:
@@ -63,8 +67,10 @@ def _measured(machine: Machine, rate: Callable[[str], float]) -> list[float]:
     return [rate(str(machine.device)) for _ in range(1 + REPEATS)][1:]
 
 
-def _judged(rates: list[float], value: str) -> Finding:
+def _judged(rates: list[float], value: str, name: str = "", remark: str = "") -> Finding:
     spread = (max(rates) - min(rates)) / statistics.median(rates)
     facts: Facts = {"per_s": statistics.median(rates), "repeats": rates, "spread": spread}
-    value = f"{value}; {len(rates)} times within {spread:.1%}"
-    return warn(value, _NOT_QUIET, **facts) if spread > QUIET else ok(value, **facts)
+    value = f"{value}; {len(rates)} measurements, spread {spread:.0%}{remark}"
+    if spread > QUIET:
+        return warn(value, _NOT_QUIET, name=name, **facts)
+    return ok(value, name=name, **facts)

@@ -104,12 +104,15 @@ def _wrapped(text: str, head: str) -> list[str]:
 
 
 def _closing(found: list[Finding]) -> list[str]:
+    """Whether ``specbench run`` works here; what fails is told again, for it is far up by now."""
     from specbench.analysis.names import counted, printable
 
     warnings = sum(finding.verdict == "warn" for finding in found)
     failures = [finding for finding in found if finding.verdict == "fail"]
-    if failures:
-        return [printable(f"problem: {finding.sentence}") for finding in failures]
-    return [
-        f"{counted(warnings, 'warning')}, no problems found" if warnings else "no problems found"
-    ]
+    counts = [counted(len(failures), "failure")] if failures else []
+    counts += [counted(warnings, "warning")] if warnings else []
+    said = f"{'not ' if failures else ''}ready for specbench run"
+    lines = [f"{said}: {', '.join(counts)}" if counts else said]
+    for finding in failures:
+        lines += _wrapped(printable(finding.sentence), "  ")
+    return lines

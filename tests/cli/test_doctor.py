@@ -49,14 +49,14 @@ def test_a_good_machine_has_a_line_for_everything_and_no_problems(specbench, mon
     result = specbench("doctor")
     assert (result.code, result.err) == (0, "")
     for part in (
-        "\nmeasured speed\n  ok    memory copy       12.3 GB/s, read + write; 5 times within 0.0%",
+        "\nmeasured speed\n  ok    memory copy       12.3 GB/s, read + write; 5 measurements, spr",
         "  ok    matmul bfloat16   5,678.9 GFLOP/s",
         "  ok    model hub         not asked: HF_HUB_OFFLINE=1 is set",
         "  ok    GPU               none seen (no NVIDIA driver: Not Supported)",
         "  ok    other packages    numpy ",
     ):
         assert part in result.out
-    assert result.out.splitlines()[-1].endswith("no problems found")
+    assert result.out.splitlines()[-1].startswith("ready for specbench run")
     assert max(map(len, result.out.splitlines())) <= 80
 
 
@@ -82,18 +82,28 @@ def test_warnings_are_counted_and_do_not_fail(specbench, checks):
         "  warn  box               warm\n"
         "                          -> Cool it\n"
         "\n"
-        "1 warning, no problems found\n"
+        "ready for specbench run: 1 warning\n"
     )
 
 
-def test_a_failure_is_a_problem_with_the_way_out_and_exit_code_1(specbench, checks):
+def test_a_failure_is_told_again_with_the_way_out_and_exit_code_1(specbench, checks):
     checks(fail("is not installed", "pip install 'numpy>=99'", name="numpy"), warn("a", "b"))
     result = specbench("doctor")
     assert result.code == 1
-    assert result.out.splitlines()[-1] == (
-        "problem: numpy: is not installed. pip install 'numpy>=99'"
-    )
-    assert "no problems found" not in result.out
+    assert result.out.splitlines()[-2:] == [
+        "not ready for specbench run: 1 failure, 1 warning",
+        "  numpy: is not installed. pip install 'numpy>=99'",
+    ]
+
+
+def test_a_long_failure_ends_within_80_columns(specbench, checks):
+    checks(fail("is gone " * 20, "Find it " * 20))
+    assert max(map(len, specbench("doctor").out.splitlines())) <= 80
+
+
+def test_without_warnings_it_is_ready(specbench, checks):
+    checks(ok("fine"))
+    assert specbench("doctor").out.splitlines()[-1] == "ready for specbench run"
 
 
 def test_json_has_every_finding_with_its_facts(specbench, checks):

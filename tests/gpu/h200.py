@@ -27,6 +27,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from specbench import registry
 from tests.gpu import summary, summary_text
 from tests.gpu.plan import TOTAL_S, Options, plan, prepare
 from tests.gpu.records import Records
@@ -41,7 +42,7 @@ from tests.gpu.stages import (
 )
 
 _BAD = {"failed", "out of time", "no time left"}
-_NO_ENGINES = {"__init__", "base", "native", "openai_server"}  # the last needs a running server
+_NO_ENGINES = {"native", "openai"}  # the script's own; needs a running server
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -120,10 +121,7 @@ def missing_packages() -> tuple[str, ...]:
 
 def engines() -> tuple[str, ...]:
     """Backends of this version that a stage can run beside the native one."""
-    files = (ROOT / "specbench" / "backends").glob("[!_]*.py")
-    return tuple(
-        sorted(file.stem.replace("_", "-") for file in files if file.stem not in _NO_ENGINES)
-    )
+    return tuple(name for name in registry.names("backends") if name not in _NO_ENGINES)
 
 
 def _what_run_knows(place: Workplace) -> str | None:

@@ -37,7 +37,7 @@ def test_without_a_gpu_none_of_them_says_anything(world: World):
         (gpu_use.processes, {}, "ok", "no other"),
         (gpu_use.processes, {"processes": (99999999,)}, "warn", "also used by process (99999999"),
         (gpu_use.load, {BUSY: Answer(gpu=0, memory=0)}, "ok", "0% of the time"),
-        (gpu_use.load, {}, "warn", "50% of the time, before this command"),
+        (gpu_use.load, {}, "warn", "busy 50% of the time before this command"),
         (gpu_use.load, {"unsupported": (BUSY,)}, "ok", "not known (Not Supported)"),
         (gpu_use.memory, {MEMORY: Answer(used=2**30, total=2**36)}, "ok", "63.0 GiB free of 64.0"),
         (gpu_use.memory, {MEMORY: Answer(used=2**34, total=2**36)}, "warn", "16.0 GiB held by"),

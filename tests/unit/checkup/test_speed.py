@@ -16,8 +16,8 @@ def rates(monkeypatch: pytest.MonkeyPatch, function: str, values: list[float]) -
     left: Iterator[float] = iter(values)
     calls: list[Any] = []
 
-    def measure(*words: Any, budget_s: float) -> float:
-        calls.append((*words, budget_s))
+    def measure(device: str, dtype: Any = None, *, budget_s: float) -> float:
+        calls.append((device, dtype))
         return next(left)
 
     monkeypatch.setattr(f"specbench.measure.bandwidth.{function}", measure)
@@ -30,7 +30,7 @@ def test_the_median_is_told_and_the_first_is_not_counted(
     calls = rates(monkeypatch, "copy_bandwidth", [1e9, 10.1e9, 10e9, 10e9, 9.9e9, 10e9])
     finding = one(speed.memory_copy, world.machine())
     assert finding.verdict == "ok"
-    assert finding.value == "10.0 GB/s, read + write; 5 times within 2.0%"
+    assert finding.value == "10.0 GB/s, read + write; 5 measurements, spread 2%"
     assert finding.facts["per_s"] == 10e9
     assert finding.facts["spread"] == pytest.approx(0.02)
     assert len(calls) == 6
@@ -39,23 +39,30 @@ def test_the_median_is_told_and_the_first_is_not_counted(
 def test_rates_that_move_say_that_the_machine_is_not_quiet(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    rates(monkeypatch, "matmul_rate", [5e12, 5e12, 5e12, 5e12, 4e12, 5e12])
-    finding = one(speed.matmul_float32, world.machine())
-    assert (finding.verdict, finding.value) == ("warn", "5,000.0 GFLOP/s; 5 times within 20.0%")
-    assert "not quiet" in finding.advice
+    rates(monkeypatch, "matmul_rate", [5e12, 5e12, 5e12, 5e12, 4e12, 5e12, *[6e12] * 6])
+    single, half = speed.matmul.findings(world.machine())
+    assert (single.verdict, single.value) == ("warn", "5,000.0 GFLOP/s; 5 measurements, spread 20%")
+    assert "not quiet" in single.advice
+    assert (half.verdict, half.value) == ("ok", "6,000.0 GFLOP/s; 5 measurements, spread 0%")
 
 
 def test_both_dtypes_are_measured_on_the_device(world: World, monkeypatch: pytest.MonkeyPatch):
     import torch
 
     calls = rates(monkeypatch, "matmul_rate", [1e12] * 12)
-    for check in (speed.matmul_float32, speed.matmul_bfloat16):
-        one(check, world.machine())
-    assert {call[:2] for call in calls} == {("cpu", torch.float32), ("cpu", torch.bfloat16)}
+    names = [finding.name for finding in speed.matmul.findings(world.machine())]
+    assert names == ["matmul float32", "matmul bfloat16"]
+    assert calls == [("cpu", torch.float32)] * 6 + [("cpu", torch.bfloat16)] * 6
+
+
+def test_a_slow_bfloat16_says_what_to_choose(world: World, monkeypatch: pytest.MonkeyPatch):
+    rates(monkeypatch, "matmul_rate", [2e12] * 6 + [1e12] * 6)
+    _, half = speed.matmul.findings(world.machine())
+    assert half.value.endswith("; slower than float32 here, so choose --dtype float32")
 
 
 def test_without_torch_nothing_is_measured(world: World, monkeypatch: pytest.MonkeyPatch):
     machine = world.machine()
     machine.device = None
     assert speed.memory_copy.findings(machine) == []
-    assert speed.matmul_bfloat16.findings(machine) == []
+    assert speed.matmul.findings(machine) == []

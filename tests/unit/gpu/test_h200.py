@@ -62,7 +62,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_servers_are_no_engines_to_run():
-    assert not {"native", "base", "openai-server"} & set(h200.engines())
+    assert not {"native", "openai"} & set(h200.engines())
 
 
 @pytest.fixture
@@ -124,3 +124,9 @@ def test_a_specbench_that_does_not_start_is_told_with_what_is_missing(
         "missing packages: pydantic",
         "error: specbench does not start here: No module named 'pydantic'",
     ]
+
+
+def test_what_it_writes_by_default_can_be_committed():
+    kept = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    folder = h200._parsed([]).out.relative_to(ROOT)
+    assert f"!/{folder}/" in kept
