@@ -29,8 +29,9 @@ DraftForm = Literal["chain", "tree", "adaptive"]
 """What a draft of gamma is: so many tokens, a tree of so many levels, or a chain of at most so
 many tokens that ends where the next one would not pay."""
 
-Block = tuple[str, float, int, int, int, float, str]
-"""(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines."""
+Block = tuple[str, float, int, int, int, float, str, *tuple[float, ...]]
+"""(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines; the
+request rate follows where requests arrived at one."""
 
 _FILE_NAME = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -63,6 +64,7 @@ class CellKey(BaseModel):
     repeat: int = Field(default=0, ge=0)
     seed: int = 0
     baseline: Literal["first", "last"] | None = None
+    request_rate: float = Field(default=0.0, ge=0)  # arrivals per second; 0: batch_size in flight
 
     @property
     def block(self) -> Block:
@@ -75,6 +77,7 @@ class CellKey(BaseModel):
             self.top_k,
             self.top_p,
             self.backend,
+            *((self.request_rate,) if self.request_rate else ()),
         )
 
     @property
@@ -101,16 +104,20 @@ class Cell(CellKey):
 
     @property
     def cell_id(self) -> str:
-        """A readable name, safe in every file system: a slug and a hash of all fields."""
+        """A readable name, safe in every file system: a slug and a hash of all fields.
+
+        A request rate counts where there is one, so that older cells keep their names.
+        """
         valid = Cell(**self.model_dump())  # copies are not validated, and 1 is not spelt 1.0
-        fields = json.dumps(valid.model_dump(), sort_keys=True)
+        later = set() if valid.request_rate else {"request_rate"}
+        fields = json.dumps(valid.model_dump(exclude=later), sort_keys=True)
         digest = hashlib.sha256(fields.encode()).hexdigest()[:6]
         length = self.baseline or f"g{self.gamma}"
         return "-".join(
             (
                 _slug(self.task),
                 f"t{self.temperature:g}",
-                f"b{self.batch_size}",
+                f"q{self.request_rate:g}" if self.request_rate else f"b{self.batch_size}",
                 f"r{self.repeat}",
                 _slug(self.drafter),
                 length,
@@ -129,7 +136,8 @@ class CellRecord(CellKey):
     cell_id: CellId
     status: Literal["ok", "failed", "out_of_memory"] = "ok"
     error: str | None = None
-    imported_from: str | None = None  # the tool whose result this is; there may be no tables then
+    imported_from: str | None = None  # the tool whose numbers these are; it may tell no tables
+    server: dict[str, Any] | None = None  # of a served cell: what it told, and the window's counts
 
     # acceptance (estimators of specbench.theory.estimators; the interval clusters by conversation)
     alpha: float | None = None
@@ -170,6 +178,8 @@ class CellRecord(CellKey):
     other_s: float | None = None
     step_s: float | None = None  # where a source times whole steps, or the chunks it streams
     num_requests: int | None = None  # where a source tells no more than their number
+    requests_per_s: float | None = None
+    percentiles: dict[str, dict[str, float]] | None = None  # of requests: ttft_s, itl_s, wall_s
 
     # the machine
     memory_peak_bytes: int | None = None
@@ -228,9 +238,11 @@ class Manifest(BaseModel):
     device: dict[str, Any] = Field(default_factory=dict)
     target: dict[str, Any] = Field(default_factory=dict)
     drafters: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    servers: dict[str, dict[str, Any]] = Field(default_factory=dict)  # by URL
     tasks: list[dict[str, Any]] = Field(default_factory=list)
     bandwidth_bytes_per_s: float | None = None
     matmul_flops_per_s: float | None = None
+    num_cells: int | None = None  # of the whole plan
     dropped: list[dict[str, Any]] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 

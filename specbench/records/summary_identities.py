@@ -155,7 +155,7 @@ def _positions(record: CellRecord) -> list[str]:
 
 
 def _throughput(record: CellRecord) -> list[str]:
-    if record.tok_per_s is None or not record.itl_s:
+    if record.tok_per_s is None or not record.itl_s or record.request_rate:
         return []
     bound = record.batch_size / record.itl_s
     if record.tok_per_s <= bound * (1 + MEANS):
