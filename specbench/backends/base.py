@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from specbench import registry
+from specbench.backends.spec import BackendSpec, parse_backend
+from specbench.drafters.base import drafter_class
+from specbench.drafters.spec import parse_spec
 from specbench.engine.request import Generation, Limits, Request
 from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
@@ -34,12 +37,14 @@ class EngineOptions:
     Attributes:
         target: hub name, folder, GGUF file, or None for the embedded default.
         device, dtype, attention: as on the command line, ``auto`` included.
+        ignore_eos: outputs are as long as they may be; a server must be able to.
     """
 
     target: str | None
     device: str = "auto"
     dtype: str = "auto"
     attention: str = "auto"
+    ignore_eos: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,13 @@ class TieMeasure:
 
 
 class Backend(ABC):
-    """Base of all engines. Attributes hold from :meth:`load` on.
+    """Base of all engines. What holds from :meth:`load` on has no value here.
 
     Attributes:
+        in_process: whether the target runs in this process, so that memory, bandwidth and GPU
+            counters of this machine are its own.
         device: resolved device name.
-        tokenizer: the target's.
+        tokenizer: the target's; None where a server renders prompts.
         stop_tokens: ids that end an output.
         context_limit: the most tokens a prompt, its output and a draft may take together.
         notices: what the user should know about the target, one line each.
@@ -95,6 +102,47 @@ class Backend(ABC):
     notices: list[str]
     target_facts: dict[str, Any]
     drafter_facts: dict[str, dict[str, Any]]
+
+    in_process: bool = True
+
+    @classmethod
+    def of(cls, spec: BackendSpec) -> Backend:
+        """From what the user typed; most engines have but a name.
+
+        Raises:
+            SpecbenchError: it has something that this engine does not take.
+        """
+        spec.forbid_argument()
+        return cls()
+
+    @property
+    def speculates(self) -> bool:
+        """Whether drafters can be measured."""
+        return True
+
+    @property
+    def decodes_plainly(self) -> bool:
+        """Whether baselines can be measured."""
+        return True
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Target, gamma and drafter where a server tells them."""
+        return {}
+
+    @property
+    def server_facts(self) -> dict[str, Any]:
+        """What the manifest says about servers, by URL."""
+        return {}
+
+    def impossible(self, cell: Cell) -> str | None:
+        """Why a cell with a drafter can't exist, asked before :meth:`load`; None if it can."""
+        if cell.request_rate:
+            return "requests that arrive at a rate need a server as --backend"
+        spec = parse_spec(cell.drafter)
+        return drafter_class(spec).impossible(
+            spec, gamma=cell.gamma, temperature=cell.temperature, batch_size=cell.batch_size
+        )
 
     @abstractmethod
     def load(self, options: EngineOptions, progress: Progress) -> None:
@@ -125,8 +173,10 @@ class Backend(ABC):
         """Free what the block shared."""
 
     @abstractmethod
-    def greedy_outputs(self, requests: Sequence[Request], limits: Limits) -> list[list[int]]:
-        """The target's own temperature-0 outputs, untimed, outside any block."""
+    def greedy_outputs(
+        self, requests: Sequence[Request], limits: Limits
+    ) -> list[list[int]] | list[str]:
+        """The target's own temperature-0 outputs, untimed, outside any block; text of a server."""
 
     @abstractmethod
     def cost(self, cell: Cell) -> dict[str, float | None]:
@@ -164,7 +214,12 @@ class Backend(ABC):
         """Free the engine."""
 
 
-def make_backend(name: str) -> Backend:
-    """A new backend by name, not loaded yet."""
-    kind: type[Backend] = registry.load("backends", name).BACKEND
-    return kind()
+def make_backend(text: str) -> Backend:
+    """A new backend from what the user typed, not loaded yet.
+
+    Raises:
+        SpecbenchError: it takes no such argument.
+    """
+    spec = parse_backend(text)
+    kind: type[Backend] = registry.load("backends", spec.kind).BACKEND
+    return kind.of(spec)

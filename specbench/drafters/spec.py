@@ -20,6 +20,9 @@ from specbench import registry
 from specbench.errors import SpecbenchError
 from specbench.records.spec_text import split_spec
 
+SERVER_KINDS = frozenset({"mtp", "suffix"})
+"""Drafters that only servers have: heads inside the target, and matches in a suffix tree."""
+
 
 @dataclass(frozen=True)
 class DrafterSpec:
@@ -114,7 +117,8 @@ def parse_spec(text: str) -> DrafterSpec:
         raise SpecbenchError(
             f"drafter {text!r}: {head.split(',')[1]!r} is not an option", "Write key=value"
         )
-    registry.path("drafters", kind)
+    if kind not in SERVER_KINDS:
+        registry.path("drafters", kind)
     options: dict[str, str] = {}
     for key, value in pairs:
         if key in options:

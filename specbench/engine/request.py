@@ -17,6 +17,7 @@ class Request:
         token_ids: the rendered prompt.
         reference: a recorded greedy output of this prompt, for replaying drafters; or empty.
         labels: task, category, turn, source: carried into the record as they are.
+        messages: the conversation that was rendered, for a server with a chat template.
     """
 
     prompt_id: str
@@ -24,6 +25,7 @@ class Request:
     token_ids: Sequence[int]
     reference: Sequence[int] = ()
     labels: dict[str, Any] = field(default_factory=dict)
+    messages: Sequence[dict[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,17 @@ class Limits:
 
 @dataclass
 class Generation:
-    """A cell's raw samples as columns, one list per field (see ``records``)."""
+    """A cell's raw samples as columns, one list per field (see ``records``).
+
+    Attributes:
+        rounds: empty where a server's are not known.
+        server: what it told, and what its counters rose by; see ``records.served``.
+    """
 
     rounds: dict[str, list[Any]]
     requests: dict[str, list[Any]]
     notes: list[str] = field(default_factory=list)
+    server: dict[str, Any] = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[list[int]]:

@@ -108,10 +108,10 @@ class Run:
                 "Run again with --resume --retry-failed",
             )
         if record.imported_from is not None and not _file(self.path, part, cell_id).exists():
-            raise SpecbenchError(
-                f"cell {cell_id} has no {part}: it was imported from {record.imported_from}, "
-                "whose results don't hold them"
-            )
+            whose = f"it was imported from {record.imported_from}, whose results don't hold them"
+            if record.server is not None:
+                whose = f"it was measured on a server ({record.imported_from}), which tells none"
+            raise SpecbenchError(f"cell {cell_id} has no {part}: {whose}")
         return load_table(self.path, part, cell_id, without)
 
 

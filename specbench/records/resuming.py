@@ -15,6 +15,8 @@ FOLDERS = ("requests", "rounds", "diagnostics", "figures")
 """What a run's folder holds beside its two files."""
 
 _MACHINE = ("git", "packages", "device", "target")
+_SHARED = ("device", "target", "drafters", "servers")
+"""What the engines of one run tell together: a server leaves out what it does not know."""
 
 
 def continued(old: Manifest, new: Manifest, folder: Path) -> Manifest:
@@ -30,12 +32,14 @@ def continued(old: Manifest, new: Manifest, folder: Path) -> Manifest:
             "Choose another folder with --out, or run with the same options to resume",
         )
     warnings = [*old.warnings, *(text for text in new.warnings if text not in old.warnings)]
-    changed = [name for name in _MACHINE if getattr(old, name) != getattr(new, name)]
+    changed = [name for name in _MACHINE if _differ(old, new, name)]
     if changed:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         warnings.append(f"resumed {now} with another {', '.join(changed)}")
+    shared = _SHARED if old.servers or new.servers else ()
     return new.model_copy(
         update={
+            **{name: {**getattr(old, name), **getattr(new, name)} for name in shared},
             "created": old.created or new.created,
             "warnings": warnings,
             "bandwidth_bytes_per_s": new.bandwidth_bytes_per_s or old.bandwidth_bytes_per_s,
@@ -62,6 +66,15 @@ def refuse_foreign(folder: Path) -> None:
             f"{folder} is not empty and holds no run (found {foreign[0]!r})",
             "Choose another folder with --out",
         )
+
+
+def _differ(old: Manifest, new: Manifest, name: str) -> bool:
+    """Whether a fact changed; a server leaves out what it does not know."""
+    before, now = getattr(old, name), getattr(new, name)
+    if not old.servers and not new.servers:
+        return bool(before != now)
+    before, now = before or {}, now or {}
+    return any(before[key] != now[key] for key in before.keys() & now.keys())
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

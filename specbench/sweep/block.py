@@ -181,18 +181,22 @@ class BlockRunner:
             if not self._is_ok(cell):
                 continue
             old = self.writer.records[cell.cell_id]
-            tables = (
-                self.writer.columns("rounds", cell.cell_id),
-                self.writer.columns("requests", cell.cell_id),
-            )
-            cost: dict[str, Any] = old.model_extra.get("cost") or {} if old.model_extra else {}
-            fields = summarize(cell, *tables, baselines=baselines, cost=cost)
+            fields = self._derived(cell, old, baselines)
             fields["warnings"] = list(dict.fromkeys([*fields["warnings"], *old.warnings]))
             new = old.updated(**fields)
             if new != old:
                 settled.append(new)
         if settled:
             self.writer.update_cells(settled)
+
+    def _derived(self, cell: Cell, old: CellRecord, baselines: Sequence[Tables]) -> dict[str, Any]:
+        """What follows from the tables of a written cell."""
+        tables = (
+            self.writer.columns("rounds", cell.cell_id),
+            self.writer.columns("requests", cell.cell_id),
+        )
+        cost: dict[str, Any] = old.model_extra.get("cost") or {} if old.model_extra else {}
+        return summarize(cell, *tables, baselines=baselines, cost=cost)
 
     def _is_ok(self, cell: Cell) -> bool:
         record = self.writer.records.get(cell.cell_id)

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from specbench import registry
+from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
 
@@ -67,6 +68,7 @@ OPTION_FIELDS = {
     "top-k": "top_k",
     "top-p": "top_p",
     "batch-size": "batch_sizes",
+    "request-rate": "request_rates",
     "task": "tasks",
     "prompts": "prompts",
     "max-new-tokens": "max_new_tokens",
@@ -87,6 +89,7 @@ OPTION_FIELDS = {
 
 _FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
 _NOT_MEASUREMENT = {"out", "resume", "retry_failed"}
+_SERVED = {"request_rates", "served_as"}
 
 _Item = TypeVar("_Item")
 
@@ -107,6 +110,7 @@ class SweepConfig(BaseModel):
     top_k: int = DEFAULT_SWEEP["top_k"]
     top_p: float = DEFAULT_SWEEP["top_p"]
     batch_sizes: list[int] = DEFAULT_SWEEP["batch_sizes"]
+    request_rates: list[float] | None = None  # arrivals per second; None: batch_sizes in flight
     tasks: list[str] = DEFAULT_SWEEP["tasks"]
     prompts: int = DEFAULT_SWEEP["prompts"]
     max_new_tokens: int = DEFAULT_SWEEP["max_new_tokens"]
@@ -122,19 +126,20 @@ class SweepConfig(BaseModel):
     out: Path | None = None
     resume: bool = False
     retry_failed: bool = False
+    served_as: str | None = None  # the target's name, where none was given and a server tells it
 
     @model_validator(mode="before")
     @classmethod
     def _drafters_of_other_targets(cls, values: Any) -> Any:
         """The shipped drafters are for the embedded target only."""
-        if isinstance(values, dict) and values.get("target") is not None:
+        if isinstance(values, dict) and values.get("target") is not None and not _served(values):
             return {"drafters": OTHER_TARGET_DRAFTERS, **values}
         return values
 
     @property
     def target_name(self) -> str:
         """The target in words; the embedded default has a name too."""
-        return self.target or "SmolLM2-135M-Instruct"
+        return self.target or self.served_as or "SmolLM2-135M-Instruct"
 
     @property
     def folder(self) -> Path:
@@ -149,8 +154,12 @@ class SweepConfig(BaseModel):
         return Path("results") / f"{short or 'target'}-{self.digest()[:8]}"
 
     def measurement(self) -> dict[str, Any]:
-        """The fields that decide what is measured, as plain JSON values: what a manifest keeps."""
-        return self.model_dump(mode="json", exclude=_NOT_MEASUREMENT)
+        """The fields that decide what is measured, as plain JSON values: what a manifest keeps.
+
+        Those of servers are left out where there is no server, as before there were any.
+        """
+        values = self.model_dump(mode="json", exclude=_NOT_MEASUREMENT)
+        return {name: value for name, value in values.items() if name not in _SERVED or value}
 
     def digest(self) -> str:
         """SHA-256 (hex) of :meth:`measurement`, blind to the order of lists.
@@ -173,6 +182,11 @@ class SweepConfig(BaseModel):
     @classmethod
     def _temperatures(cls, value: Any, info: Any) -> list[float]:
         return _listed(value, info.field_name, lambda item: _real(item, info.field_name, 0.0))
+
+    @field_validator("request_rates", mode="before")
+    @classmethod
+    def _request_rates(cls, value: Any) -> list[float] | None:
+        return None if value is None else _listed(value, "request_rates", _rate)
 
     @field_validator("prompts", "repeats", mode="before")
     @classmethod
@@ -219,7 +233,7 @@ class SweepConfig(BaseModel):
     @field_validator("backends", mode="before")
     @classmethod
     def _backends(cls, value: Any) -> list[str]:
-        return _listed(value, "backends", lambda item: _registered("backends", item), split=False)
+        return _listed(value, "backends", _backend, split=False)
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -362,6 +376,24 @@ def _drafter(value: Any) -> str:
             "--drafter 'none' is not needed", "Every block measures plain decoding first and last"
         )
     return parse_spec(text).text
+
+
+def _rate(value: Any) -> float:
+    number = _real(value, "request_rates", 0.0)
+    if not number:
+        raise _wrong("request_rates", value, "requests per second, more than 0")
+    return number
+
+
+def _backend(value: Any) -> str:
+    return parse_backend(_text(value, "backends")).text
+
+
+def _served(values: dict[str, Any]) -> bool:
+    """Whether a server drafts with whatever it was started with."""
+    backends = values.get("backends", ())
+    texts = backends if isinstance(backends, list | tuple) else (backends,)
+    return any(str(text).startswith("openai:") for text in texts)
 
 
 def _task(value: Any) -> str:

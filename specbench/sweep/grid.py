@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specbench import registry
+from specbench.backends.base import Backend, make_backend
 from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
@@ -40,25 +41,32 @@ class Plan:
             yield block, list(cells)
 
 
-def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
+def plan(
+    config: SweepConfig,
+    tasks: Mapping[str, int] | None = None,
+    engines: Mapping[str, Backend] | None = None,
+) -> Plan:
     """All cells of a sweep.
 
     Args:
         config: the grid's axes.
         tasks: the workloads' names and how many prompts each has, if they are loaded already;
             otherwise prompt files are read, and a task of specbench is taken to have enough.
+        engines: by what the user typed, if they are made already.
 
     Raises:
         SpecbenchError: a drafter SPEC can't be right, or no cell remains.
     """
-    specs = checked_specs(config)
+    engines = engines or {text: make_backend(text) for text in config.backends}
+    if any(engine.in_process for engine in engines.values()):
+        checked_specs(config)
     prompts = dict(tasks) if tasks is not None else _count_prompts(config)
     cells: list[Cell] = []
     dropped: list[dict[str, Any]] = []
     axes = itertools.product(
-        config.backends, prompts, config.temperatures, config.batch_sizes, range(config.repeats)
+        config.backends, prompts, config.temperatures, _loads(config), range(config.repeats)
     )
-    for backend, task, temperature, batch_size, repeat in axes:
+    for backend, task, temperature, (batch_size, request_rate), repeat in axes:
         shared: dict[str, Any] = {
             "target": config.target_name,
             "temperature": temperature,
@@ -69,13 +77,15 @@ def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
             "backend": backend,
             "repeat": repeat,
             "seed": config.seed,
+            "request_rate": request_rate,
         }
+        engine = engines[backend]
         block: list[Cell] = []
-        for spec, gamma in itertools.product(specs, config.gammas):
-            cell = Cell(drafter=spec.text, gamma=gamma, **shared)
-            reason = drafter_class(spec).impossible(
-                spec, gamma=gamma, temperature=temperature, batch_size=batch_size
-            )
+        for drafter, gamma in itertools.product(config.drafters, config.gammas):
+            if not engine.speculates:
+                break
+            cell = Cell(drafter=drafter, gamma=gamma, **shared)
+            reason = engine.impossible(cell)
             if batch_size > prompts[task]:
                 reason = (
                     f"batch size {batch_size} needs as many prompts, {task} has {prompts[task]}"
@@ -84,8 +94,9 @@ def plan(config: SweepConfig, tasks: Mapping[str, int] | None = None) -> Plan:
                 block.append(cell)
             else:
                 dropped.append({"cell": cell.cell_id, "reason": reason})
-        if block:
-            cells += _in_order(block, Cell(drafter=BASELINE_DRAFTER, gamma=0, **shared))
+        plain = Cell(drafter=BASELINE_DRAFTER, gamma=0, **shared)
+        if block or not engine.speculates:
+            cells += _in_order(block, plain, with_plain=engine.decodes_plainly)
     if not cells:
         reasons = "; ".join(dict.fromkeys(entry["reason"] for entry in dropped))
         raise SpecbenchError(
@@ -107,12 +118,19 @@ def checked_specs(config: SweepConfig) -> list[DrafterSpec]:
     return specs
 
 
-def _in_order(block: list[Cell], baseline: Cell) -> list[Cell]:
-    """Baseline, the cells in seeded random order, baseline."""
+def _loads(config: SweepConfig) -> list[tuple[int, float]]:
+    """(batch size, request rate) of each block; rates alone where only they were asked for."""
+    closed = [(batch_size, 0.0) for batch_size in config.batch_sizes]
+    opened = [(1, rate) for rate in config.request_rates or ()]
+    return [*closed, *opened] if not opened or "batch_sizes" in config.model_fields_set else opened
+
+
+def _in_order(block: list[Cell], baseline: Cell, *, with_plain: bool) -> list[Cell]:
+    """Baseline, the cells in seeded random order, baseline; an engine may have no baseline."""
     first, last = (baseline.model_copy(update={"baseline": end}) for end in ("first", "last"))
     shuffled = sorted(block, key=lambda cell: (cell.drafter, cell.gamma))  # however it was typed
     random.Random(f"{baseline.seed}/{baseline.block}").shuffle(shuffled)
-    return [first, *shuffled, last]
+    return [first, *shuffled, last] if with_plain else shuffled
 
 
 def _count_prompts(config: SweepConfig) -> dict[str, int]:

@@ -25,7 +25,7 @@ from specbench.sweep.config import SweepConfig
 from specbench.sweep.folder import REFERENCES
 from specbench.sweep.report import Reporter
 from specbench.workloads.prompt import Prompt, Workload
-from specbench.workloads.render import render
+from specbench.workloads.render import messages_of, render
 
 
 def limits_of(config: SweepConfig, backend: Backend) -> Limits:
@@ -80,10 +80,7 @@ class RequestMaker:
             if self._replays or continued:
                 self._record(requests, recorded)
             for prompt in continued:
-                answer = recorded[_request_id(prompt, turn)][: self.config.max_new_tokens]
-                histories[prompt.id].append(
-                    self.backend.tokenizer.decode(answer, skip_special_tokens=True).strip()
-                )
+                histories[prompt.id].append(self._text(recorded[_request_id(prompt, turn)]))
             by_turn.append([replace(r, reference=recorded.get(r.prompt_id, [])) for r in requests])
         self._save(workload, recorded)
         order = {prompt.id: index for index, prompt in enumerate(workload.prompts)}
@@ -91,6 +88,14 @@ class RequestMaker:
             (request for requests in by_turn for request in requests),
             key=lambda request: (order[request.conversation], request.labels["turn"]),
         )
+
+    def _text(self, answer: list[int] | str) -> str:
+        """A recorded answer as the next turn's history; a server's is text already."""
+        if isinstance(answer, str):
+            return answer.strip()
+        ids = answer[: self.config.max_new_tokens]
+        text: str = self.backend.tokenizer.decode(ids, skip_special_tokens=True)
+        return text.strip()
 
     def _request(
         self, workload: Workload, prompt: Prompt, turn: int, history: Sequence[str]
@@ -102,9 +107,10 @@ class RequestMaker:
             "turn": turn,
             "source": workload.source,
         }
-        return Request(_request_id(prompt, turn), prompt.id, token_ids, (), labels)
+        messages = messages_of(prompt, turn, history)
+        return Request(_request_id(prompt, turn), prompt.id, token_ids, (), labels, messages)
 
-    def _record(self, requests: Sequence[Request], recorded: dict[str, list[int]]) -> None:
+    def _record(self, requests: Sequence[Request], recorded: dict[str, Any]) -> None:
         """Add the greedy output of every request that is not recorded yet."""
         missing = [request for request in requests if request.prompt_id not in recorded]
         if missing:
@@ -145,7 +151,9 @@ def _fitting(
     config: SweepConfig,
     backend: Backend,
 ) -> list[int]:
-    """The rendered turn, which must leave room for output and draft."""
+    """The rendered turn with room for output and draft; none where a server renders it."""
+    if backend.tokenizer is None:
+        return []
     token_ids = render(prompt, turn, history, backend.tokenizer)
     need = len(token_ids) + config.max_new_tokens + max(config.gammas) + 1
     if need > backend.context_limit:

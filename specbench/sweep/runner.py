@@ -33,6 +33,8 @@ from specbench.sweep.folder import (
 from specbench.sweep.grid import Plan, checked_specs, plan
 from specbench.sweep.report import Reporter
 from specbench.sweep.requests import RequestMaker, refuse_long_prompts
+from specbench.sweep.served import ServedBlockRunner
+from specbench.sweep.told import with_told
 from specbench.workloads.load import load_workload
 from specbench.workloads.prompt import Workload
 
@@ -45,9 +47,13 @@ def run(config: SweepConfig, report: Reporter) -> Path:
             the first measurement; a full disk later, with all finished cells kept.
     """
     threads = machine.set_threads(config.threads)
-    checked_specs(config)
+    engines = {text: make_backend(text) for text in config.backends}
+    config = with_told(config, engines)
+    if any(engine.in_process for engine in engines.values()):
+        checked_specs(config)
     workloads = load_workloads(config)
-    grid = plan(config, {workload.name: len(workload.prompts) for workload in workloads})
+    counts = {workload.name: len(workload.prompts) for workload in workloads}
+    grid = plan(config, counts, engines)
     refuse_another_run(config, task_facts(workloads))
     if is_complete(config, grid.cells):
         report.message(f"every cell of this sweep is in {config.folder} already")
@@ -55,10 +61,11 @@ def run(config: SweepConfig, report: Reporter) -> Path:
         return config.folder
 
     notices = [workload.notice for workload in workloads if workload.notice]
-    for name in config.backends:
-        backend = make_backend(name)
+    for name, backend in engines.items():
         cells = [cell for cell in grid.cells if cell.backend == name]
-        options = EngineOptions(config.target, config.device, config.dtype, config.attention)
+        options = EngineOptions(
+            config.target, config.device, config.dtype, config.attention, config.ignore_eos
+        )
         backend.load(options, report.progress)
         try:
             backend.check(cells)
@@ -90,15 +97,16 @@ def _measure(
     by_name = {workload.name: workload for workload in workloads}
     for workload in workloads:
         maker.of(workload)
-    if writer.manifest.bandwidth_bytes_per_s is None:
+    if backend.in_process and writer.manifest.bandwidth_bytes_per_s is None:
         dtype = getattr(torch, backend.target_facts["dtype"])
         writer.manifest.bandwidth_bytes_per_s = copy_bandwidth(backend.device)
         writer.manifest.matmul_flops_per_s = matmul_rate(backend.device, dtype)
         writer.write_manifest()
     _say_what_spoils(backend.device, writer, report)
     numbers = {cell.cell_id: index for index, cell in enumerate(grid.cells, 1)}
+    kind = BlockRunner if backend.in_process else ServedBlockRunner
     for block, block_cells in Plan(list(cells)).blocks():
-        runner = BlockRunner(config, backend, writer, report, numbers)
+        runner = kind(config, backend, writer, report, numbers)
         if all(cell.cell_id in writer.done for cell in block_cells):
             runner.settle(block_cells)  # a kill may have come between its last cell and this
             continue
@@ -145,10 +153,12 @@ def _manifest(
         config=config.measurement(),
         config_hash=config.digest(),
         seed=config.seed,
-        device=machine.describe(backend.device),
+        device=machine.describe(backend.device) if backend.in_process else {},
         target=backend.target_facts,
         drafters=backend.drafter_facts,
         tasks=task_facts(workloads),
+        servers=backend.server_facts,
+        num_cells=len(grid.cells),
         dropped=grid.dropped,
         warnings=list(backend.notices),
         **facts,

@@ -41,6 +41,11 @@ def render(
     return _without_double_bos(ids, tokenizer)
 
 
+def messages_of(prompt: Prompt, turn: int, history: Sequence[str]) -> list[dict[str, str]]:
+    """The same turn as messages, for who renders them elsewhere."""
+    return _messages(prompt, turn, history, prompt.system)
+
+
 def _messages(
     prompt: Prompt, turn: int, history: Sequence[str], system: str | None
 ) -> list[dict[str, str]]:
