@@ -32,10 +32,12 @@ def incomplete(run: Run) -> list[str]:
 def _missing(run: Run) -> tuple[int, int]:
     """Cells of the plan that have no line, and cells of the plan; 0 where it is not recorded.
 
-    A block has two baselines, unless none of its cells can exist: blocks are counted as few as the
-    cells need.
+    Older runs record no number: a block has two baselines, unless none of its cells can exist, and
+    blocks are counted as few as the cells need.
     """
     config, manifest = run.manifest.config, run.manifest
+    if manifest.num_cells is not None:
+        return max(manifest.num_cells - len(run.cells), 0), manifest.num_cells
     in_block = math.prod(_length(config.get(name)) for name in _IN_BLOCK)
     blocks = len(manifest.tasks) * math.prod(_length(config.get(name)) for name in _BLOCKS)
     if not in_block * blocks:

@@ -163,6 +163,7 @@ class GroupFit:
     points: tuple[GammaFit, ...]
     warnings: tuple[str, ...]
     imported_from: str | None = None  # the tool whose summaries stand in for rounds
+    served: bool = False  # whether that tool is a server, and its requests are recorded
     acceptance: Acceptance | None = None
     costs: CostFit | None = None
     prediction: Prediction | None = None
@@ -342,6 +343,7 @@ def _fit_imported(group: Group) -> GroupFit:
         ),
         warnings=tuple(dict.fromkeys(text for s in summaries.values() for text in s["warnings"])),
         imported_from=next(cells[0].imported_from for cells in group.cells.values()),
+        served=any(cell.server is not None for cells in group.cells.values() for cell in cells),
         costs=imported.round_costs(group.draft_form, summaries),
     )
 

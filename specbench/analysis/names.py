@@ -110,3 +110,17 @@ def counted(count: int, noun: str) -> str:
     ('1 prompt', '12 prompts')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def load_label(batch_size: int, request_rate: float = 0.0) -> str:
+    """How much was asked at once: so many in flight, or so many arriving per second.
+
+    >>> load_label(4), load_label(1, 2.5)
+    ('batch 4', '2.5 requests/s')
+    """
+    return f"{request_rate:g} requests/s" if request_rate else f"batch {batch_size}"
+
+
+def engine_label(backend: str) -> str:
+    """An engine without its options, e.g. ``openai:URL`` without the baseline's URL."""
+    return backend.partition(",")[0]

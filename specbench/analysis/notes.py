@@ -30,7 +30,8 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
     ]
     if silent:
         notes.append(f"no token was ever drafted, so there is no alpha: {some(silent)}")
-    notes += _imported(groups)
+    notes += _imported("imported from", [g for g in groups if g.imported_from and not g.served])
+    notes += _imported("measured on a server,", [group for group in groups if group.served])
     own = [group for group in groups if group.imported_from is None]
     few = [group for group in own if group.num_prompts < FEW_PROMPTS]
     if few:
@@ -80,16 +81,15 @@ def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
     return [f"no baseline finished, so there is no speedup, c or v: {some(settings)}"]
 
 
-def _imported(groups: Iterable[GroupFit]) -> list[str]:
-    """What imported groups lack, and what their numbers rest on: one sentence each, once."""
-    found = [group for group in groups if group.imported_from is not None]
+def _imported(how: str, found: Sequence[GroupFit]) -> list[str]:
+    """What groups without rounds lack, and what their numbers rest on: one sentence each, once."""
     if not found:
         return []
     tools = ", ".join(dict.fromkeys(group.imported_from or "" for group in found))
-    notes = [f"imported from {tools}: no times of rounds, so no c, v, overhead or closed form"]
+    notes = [f"{how} {tools}: no times of rounds, so no c, v, overhead or closed form"]
     without = [group for group in found if group.alpha is None]
     if without:
-        notes.append(f"no alpha can be told from the source: {some(str(g.key) for g in without)}")
+        notes.append(f"no alpha can be told from {tools}: {some(str(g.key) for g in without)}")
     return notes + [
         f"{tools}: {text}" for text in dict.fromkeys(text for g in found for text in g.warnings)
     ]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specbench.analysis.names import engine_label, load_label
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns
@@ -37,15 +38,22 @@ class Setting(NamedTuple):
     backend: str
     top_k: int
     top_p: float
+    request_rate: float = 0.0
 
     @classmethod
     def of(cls, cell: CellRecord) -> Setting:
         """The setting of a cell."""
         return cls(*(getattr(cell, name) for name in cls._fields))
 
+    @property
+    def load(self) -> str:
+        """How much was asked at once, in a table: requests in flight, or per second."""
+        return f"{self.request_rate:g}/s" if self.request_rate else str(self.batch_size)
+
     def __str__(self) -> str:
-        text = f"{self.task}, T = {self.temperature:g}, batch {self.batch_size}"
-        text += f", {self.backend}" if self.backend != "native" else ""
+        load = load_label(self.batch_size, self.request_rate)
+        text = f"{self.task}, T = {self.temperature:g}, {load}"
+        text += f", {engine_label(self.backend)}" if self.backend != "native" else ""
         text += f", top-k {self.top_k}" if self.top_k else ""
         return text + (f", top-p {self.top_p:g}" if self.top_p != 1.0 else "")
 

@@ -66,7 +66,7 @@ def _print_one(
     lines: list[list[str]] = []
     for key in dict.fromkeys(row.key for row in rows):
         cells = [
-            [f"{key.setting.temperature:g}", str(key.setting.batch_size), str(row.gamma)]
+            [f"{key.setting.temperature:g}", key.setting.load, str(row.gamma)]
             + [_text(row.numbers[name]) for name in columns]
             for row in rows
             if row.key == key

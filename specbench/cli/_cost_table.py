@@ -50,7 +50,7 @@ def _costs(group: GroupFit, fit: CostFit) -> list[list[str]]:
     return [
         [
             f"{setting.temperature:g}",
-            str(setting.batch_size),
+            setting.load,
             "fitted",
             *(number(one.value if one else None, 3) for one in fitted),
             *verified,

@@ -146,7 +146,7 @@ def _fitted(group: GroupFit) -> list[str]:
     low, high = (number(min(costs)), number(max(costs))) if costs else ("-", "-")
     return [
         f"{setting.temperature:g}",
-        str(setting.batch_size),
+        setting.load,
         _alpha(group),
         with_interval(group.c, group.c_ci, 3),
         low if low == high else f"{low}–{high}",
@@ -172,7 +172,7 @@ def _by_depth(group: GroupFit) -> list[list[str]]:
         ]
         head = [
             "" if rows else f"{setting.temperature:g}",
-            "" if rows else str(setting.batch_size),
+            "" if rows else setting.load,
             gamma_label(group.draft_form, point.gamma, point.draft_length_mean),
             number(point.expected_tokens),
         ]
@@ -190,7 +190,7 @@ def _compared(group: GroupFit, points: Sequence[GammaFit]) -> list[list[str]]:
         rows.append(
             [
                 f"{setting.temperature:g}" if first else "",
-                str(setting.batch_size) if first else "",
+                setting.load if first else "",
                 gamma_label(group.draft_form, point.gamma),
                 number(point.tau),
                 number(point.closed_form),

@@ -73,7 +73,7 @@ def _length_row(decision: Decision) -> list[str]:
     return [
         setting.task,
         f"{setting.temperature:g}",
-        str(setting.batch_size),
+        setting.load,
         number(1e3 * found.extra_s, 1),
         number(1e3 * found.saved_s),
         tokens,

@@ -68,7 +68,7 @@ def _policy_rows(decision: Decision, names: Names) -> list[list[str]]:
     if not choice.decided:
         use = "undecided"
     head = [setting.task, number(setting.temperature, 1).removesuffix(".0")]
-    head.append(str(setting.batch_size))
+    head.append(setting.load)
     rows = []
     for name, *rest in beside_label(use, [numbers], _LABEL_WIDTH):
         rows.append([*head, name, *rest])

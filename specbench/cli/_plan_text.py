@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.names import broken, counted
+from specbench.analysis.names import broken, counted, engine_label, load_label
 
 if TYPE_CHECKING:
     from specbench.records.schema import Cell
@@ -90,13 +90,13 @@ def duration(seconds: float) -> str:
 
 def block_title(cell: Any) -> str:
     """What the cells of a block share, e.g. ``chat, T = 0, batch 1``; defaults are not named."""
-    parts = [cell.task, f"T = {cell.temperature:g}", f"batch {cell.batch_size}"]
+    parts = [cell.task, f"T = {cell.temperature:g}", load_label(cell.batch_size, cell.request_rate)]
     if cell.top_k:
         parts.append(f"top-k {cell.top_k}")
     if cell.top_p < 1:
         parts.append(f"top-p {cell.top_p:g}")
     if cell.backend != "native":
-        parts.append(cell.backend)
+        parts.append(engine_label(cell.backend))
     if cell.repeat:
         parts.append(f"repeat {cell.repeat + 1}")
     return ", ".join(parts)

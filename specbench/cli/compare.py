@@ -119,7 +119,7 @@ def _line(cell: ComparedCell) -> list[str]:
     speed = ratios["tok_per_s"]
     return [
         f"{name.temperature:g}",
-        str(name.batch_size),
+        name.load,
         str(name.gamma),
         number(speed.a, 1),
         number(speed.b, 1),

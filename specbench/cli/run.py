@@ -62,6 +62,14 @@ def run(
     batch_size: Annotated[
         list[str] | None, typer.Option(metavar="N,N", help="Prompts decoded at once. Default: 1.")
     ] = None,
+    request_rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="R,R",
+            help="Requests per second that arrive at a server (Poisson), in place of --batch-size "
+            "requests in flight.",
+        ),
+    ] = None,
     task: Tasks = None,
     prompts: Prompts = None,
     max_new_tokens: MaxNewTokens = None,
@@ -70,7 +78,11 @@ def run(
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Engine; repeat for several. Default: native."),
+        typer.Option(
+            metavar="NAME|openai:URL",
+            help="Engine, or a running OpenAI-compatible server; repeat for several. "
+            "Default: native.",
+        ),
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -132,13 +144,20 @@ _NOT_SWEEP_OPTIONS = {"config", "dry_run"}
 def _print_plan(sweep: SweepConfig) -> None:
     """Print the cells and, for a target that is on this machine, how long they may take."""
     from specbench.analysis.names import printable
+    from specbench.backends.base import make_backend
     from specbench.cli._plan_text import estimate_lines, plan_lines
     from specbench.measure.bandwidth import copy_bandwidth
     from specbench.measure.device import resolve, set_threads
     from specbench.sweep.grid import plan
+    from specbench.sweep.told import with_told
 
-    cells = plan(sweep)
+    engines = {text: make_backend(text) for text in sweep.backends}
+    sweep = with_told(sweep, engines)
+    cells = plan(sweep, engines=engines)
     print("\n".join(map(printable, plan_lines(cells, sweep))))
+    if not all(engine.in_process for engine in engines.values()):
+        print("no estimate of the time: a server's speed is not known before it is measured")
+        return
     weight_bytes = _weight_bytes_here(sweep.target)
     if weight_bytes is None:
         print("no estimate of the time: the target is not on this machine yet")

@@ -47,7 +47,7 @@ NO_FORMULAS = {"text.parse_math": False}
 
 _HEADING = "heading"
 # Several runs may be drawn together; whatever differs between them becomes part of a series' name.
-_SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p")
+_SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p", "request_rate")
 
 
 class Series(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from specbench.analysis.fit import DIVERGED, GammaFit, GroupFit, Setting
 from specbench.analysis.formats import FORM_MARKS, form_notes, interval, number
-from specbench.analysis.names import gamma_label
+from specbench.analysis.names import gamma_label, load_label
 from specbench.records.schema import DraftForm
 from specbench.report.parts import Field, Measured
 
@@ -85,6 +85,7 @@ def _place(setting: Setting, varies: Collection[str]) -> str:
         "backend": setting.backend,
         "top_k": f"top-k {setting.top_k}",
         "top_p": f"top-p {setting.top_p:g}",
+        "request_rate": load_label(setting.batch_size, setting.request_rate),
     }
     rest = ", ".join(text for name, text in texts.items() if name in varies)
     if "task" not in varies:

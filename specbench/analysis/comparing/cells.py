@@ -10,7 +10,7 @@ from specbench.analysis import imported
 from specbench.analysis.between_cells import of_baselines
 from specbench.analysis.checking import Violations, nothing_left, violations
 from specbench.analysis.completeness import incomplete
-from specbench.analysis.names import some, with_gamma
+from specbench.analysis.names import load_label, some, with_gamma
 from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
@@ -31,6 +31,12 @@ class CellName(NamedTuple):
     gamma: int
     target: str
     backend: str
+    request_rate: float = 0.0
+
+    @property
+    def load(self) -> str:
+        """Requests in flight, or per second."""
+        return f"{self.request_rate:g}/s" if self.request_rate else str(self.batch_size)
 
     @property
     def draft_form(self) -> DraftForm:
@@ -44,7 +50,8 @@ class CellName(NamedTuple):
         extras = [f"top-k {self.top_k}"] if self.top_k else []
         extras += [f"top-p {self.top_p:g}"] if self.top_p != 1.0 else []
         extras += [name for name in (self.target, self.backend) if name]
-        where = [self.task, f"T = {self.temperature:g}", f"batch {self.batch_size}", *extras]
+        load = load_label(self.batch_size, self.request_rate)
+        where = [self.task, f"T = {self.temperature:g}", load, *extras]
         return f"{', '.join(where)}, {how}"
 
 
@@ -75,6 +82,7 @@ class Several(NamedTuple):
             gamma=0 if cell.is_baseline else cell.gamma,
             target=cell.target if self.targets else "",
             backend=cell.backend if self.backends else "",
+            request_rate=cell.request_rate,
         )
 
 

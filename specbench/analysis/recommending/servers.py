@@ -65,6 +65,8 @@ def served(field: Field) -> tuple[Served, ...]:
     found: dict[tuple[Load, str], dict[int, list[Candidate]]] = {}
     for candidate in field.candidates:
         setting, drafter = candidate.group.key
+        if setting.request_rate:
+            continue  # how many are in flight at a rate is not set
         sizes = found.setdefault((Load.of(setting), drafter), {})
         sizes.setdefault(setting.batch_size, []).append(candidate)
     return tuple(_served(load, drafter, sizes) for (load, drafter), sizes in found.items())

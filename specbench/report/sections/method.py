@@ -34,6 +34,15 @@ _OWN = (
         "differ rightly and there is no verdict.",
     ),
 )
+_SERVED = (
+    (
+        "Servers",
+        "Requests are sent to a running server, so many in flight or so many per second, and "
+        "their streams are timed; acceptance is what the server's own counters rose by. Speedup is "
+        "of time per output token after the first. Rounds are not seen, so c, v and o are not "
+        "known.",
+    ),
+)
 _ALL = (
     (
         "α",
@@ -81,7 +90,11 @@ _ALL = (
 
 def section(material: Material) -> Sequence[Part]:
     """Terms and what they mean; of imported results only what holds for them."""
-    tools = dict.fromkeys(cell.imported_from for cell in material.run.cells if cell.imported_from)
+    cells = material.run.cells
+    served = any(cell.server is not None for cell in cells)
+    tools = dict.fromkeys(
+        cell.imported_from for cell in cells if cell.imported_from and cell.server is None
+    )
     parts: list[Part] = []
     if tools:
         parts.append(
@@ -90,4 +103,5 @@ def section(material: Material) -> Sequence[Part]:
                 "tool to say. What it does not tell is not known here, and shown as a dash."
             )
         )
-    return [*parts, Facts([*_ALL, *(() if tools else _OWN)])]
+    own = any(cell.imported_from is None for cell in cells)
+    return [*parts, Facts([*_ALL, *(_OWN if own else ()), *(_SERVED if served else ())])]
