@@ -67,7 +67,7 @@ async def survey(client: Client, wanted: str | None = None) -> ServerFacts:
     facts: dict[str, Any] = {
         "dialect": dialect,
         "model": str(model["id"]),
-        "version": (version or {}).get("version"),
+        "version": version.get("version") if isinstance(version, dict) else None,
         "context_limit": model.get("max_model_len"),
         "counted": page is not None,
     }
@@ -92,20 +92,21 @@ async def read_page(client: Client, dialect: Dialect) -> Page | None:
 
 
 def _model(client: Client, answer: Any, wanted: str | None) -> dict[str, Any]:
-    """The model to measure: the wanted one, or the only one that is not an adapter of another."""
+    """The model to measure: the wanted one, or the only one that is no adapter of another."""
     models = answer.get("data") if isinstance(answer, dict) else None
     if not models or not all(isinstance(model, dict) and "id" in model for model in models):
         raise SpecbenchError(
             f"{client.address.root} is no OpenAI-compatible server: /v1/models lists no model",
             "Give the URL under which /v1/models is found",
         )
-    named = [model for model in models if wanted in (model["id"], model.get("root"))]
-    bases = [model for model in models if not model.get("parent")]
-    found = named if named else bases
+    found = [model for model in models if not model.get("parent")]
+    if wanted is not None:
+        found = [model for model in models if wanted in (model["id"], model.get("root"))]
     if len(found) != 1:
         names = ", ".join(str(model["id"]) for model in models)
         raise SpecbenchError(
-            f"{client.address.root} serves several models: {names}", "Name one with ,model=NAME"
+            f"{client.address.root} serves {names}, {len(found)} of them are meant",
+            "Name one with ,model=NAME",
         )
     model: dict[str, Any] = found[0]
     return model

@@ -6,7 +6,7 @@ Ratios of runs that asked other things, or stopped at other lengths, compare wor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from specbench.analysis.names import some
@@ -72,6 +72,7 @@ def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
         "dtype": manifest.target.get("dtype"),
         "attention": manifest.target.get("attention"),
         "backend": ", ".join(backends) or None,
+        "server": _servers(manifest.servers.values()),
         "device": manifest.device.get("device"),
         "machine": machine,
         "number of threads": manifest.device.get("threads"),
@@ -87,6 +88,12 @@ def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
     facts |= {f"sha256 of {name}": found.get("sha256") for name, found in weights.items()}
     facts |= {f"version of {name}": version for name, version in manifest.packages.items()}
     return {name: None if value is None else str(value) for name, value in facts.items()}
+
+
+def _servers(servers: Iterable[Mapping[str, Any]]) -> str | None:
+    """Kinds and versions of a run's servers, each once."""
+    found = {f"{server.get('dialect')} {server.get('version') or '?'}" for server in servers}
+    return ", ".join(sorted(found)) or None
 
 
 def _sources(tasks: Sequence[dict[str, Any]]) -> str | None:

@@ -72,8 +72,27 @@ def test_of_several_models_one_has_to_be_named(impatient: Deadlines):
     fake.on_page = several
     with pytest.raises(SpecbenchError) as problem:
         facts_of(fake, impatient)
-    assert "serves several models: one, two, lora" in str(problem.value)
+    assert "serves one, two, lora, 2 of them are meant" in str(problem.value)
     assert "model=NAME" in str(problem.value)
+
+
+def adapted(handler: Handler, path: str) -> bool:
+    if path == "/v1/models":
+        base, adapter = {"id": "one", "owned_by": "vllm"}, {"id": "lora", "parent": "one"}
+        send_json(handler, {"data": [base, adapter]})
+    elif path == "/version":
+        send_json(handler, "1.2.3")
+    return path in ("/v1/models", "/version")
+
+
+def test_an_adapter_is_not_the_model_and_an_odd_version_is_none(impatient: Deadlines):
+    fake = FakeServer("vllm")
+    fake.on_page = adapted
+    facts = facts_of(fake, impatient)
+    assert (facts.model, facts.version) == ("one", None)
+    with pytest.raises(SpecbenchError) as problem:
+        facts_of(FakeServer("vllm"), impatient, "three")
+    assert "serves tiny, 0 of them are meant" in str(problem.value)
 
 
 def no_server(handler: Handler, path: str) -> bool:
