@@ -15,6 +15,12 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def patient() -> client.Deadlines:
+    """Deadlines that a busy machine keeps."""
+    return client.Deadlines(connect_s=60.0, page_s=60.0, silence_s=60.0)
+
+
+@pytest.fixture
 def impatient() -> client.Deadlines:
-    """Deadlines that a test can wait for."""
-    return client.Deadlines(connect_s=0.5, page_s=0.3, silence_s=0.3)
+    """A deadline of silence that a test can wait for."""
+    return client.Deadlines(connect_s=60.0, page_s=60.0, silence_s=0.3)
