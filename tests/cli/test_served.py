@@ -60,7 +60,7 @@ def test_a_run_is_read_by_every_command(specbench: Command, words: list[str], tm
     assert json.loads(answer.out)["groups"][0]["drafter"] == "model:draft"
     compare = specbench("compare", folder, folder)
     assert compare.code == 0, compare.err
-    assert re.search(r"^draft +0 +1 +2 ", compare.out, re.MULTILINE)
+    assert re.search(r"^model: +0 +1 +2 ", compare.out, re.MULTILINE)
     figure = ["--figure", "speedup-vs-gamma", "--out", str(tmp_path), "--format", "svg"]
     plot = specbench("plot", folder, *figure)
     assert plot.code == 0, plot.err

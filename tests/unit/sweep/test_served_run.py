@@ -56,7 +56,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 def test_a_sweep_over_two_servers_gives_a_run_like_any_other(servers: Servers, tmp_path: Path):
     fast, plain = servers.start(FakeServer()), servers.start(FakeServer(accepted=None))
-    text = f"openai:{fast.url}/v1,baseline={plain.url},timeout=5"
+    text = f"openai:{fast.url}/v1,baseline={plain.url},timeout=60"
     found = servers.run(text, drafters=["model:draft"])
     assert sorted(found) == ["2", "first", "last"]
     cell = found["2"]
