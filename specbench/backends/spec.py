@@ -1,4 +1,5 @@
-"""A backend as the user writes it: ``kind[:argument][,key=value]...``
+"""A backend as the user writes it: ``kind[:argument][,key=value]...``; some have an option that
+is a word alone, ``kind,word``.
 
 >>> parse_backend("openai:http://127.0.0.1:8000,timeout=60").argument
 'http://127.0.0.1:8000'
@@ -16,7 +17,10 @@ from specbench.records.spec_text import split_spec
 
 @dataclass(frozen=True)
 class BackendSpec:
-    """A parsed backend; ``text`` is what the user wrote and what records carry."""
+    """A parsed backend; ``text`` is what the user wrote and what records carry.
+
+    The value of an option that is a word alone is empty.
+    """
 
     kind: str
     argument: str | None = None
@@ -44,8 +48,10 @@ def parse_backend(text: str) -> BackendSpec:
         SpecbenchError: an unknown kind, or an option that is given twice.
     """
     head, pairs = split_spec(text)
-    kind, colon, argument = head.partition(":")
+    before, colon, argument = head.partition(":")
+    kind, *words = before.split(",")
     registry.path("backends", kind)
+    pairs = [*((word, "") for word in words), *pairs]
     options = dict(pairs)
     if len(options) < len(pairs):
         raise SpecbenchError(f"backend {kind!r}: an option is given twice", "Write it once")

@@ -29,6 +29,9 @@ DraftForm = Literal["chain", "tree", "adaptive"]
 """What a draft of gamma is: so many tokens, a tree of so many levels, or a chain of at most so
 many tokens that ends where the next one would not pay."""
 
+VARYING_BACKENDS = ("hf-assisted,defaults",)
+"""Engines that end a draft of a model where it is unsure, whatever gamma was asked for."""
+
 Block = tuple[str, float, int, int, int, float, str, *tuple[float, ...]]
 """(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines; the
 request rate follows where requests arrived at one."""
@@ -89,12 +92,14 @@ class CellKey(BaseModel):
     def draft_form(self) -> DraftForm:
         """What gamma means here; alpha is one number, and the closed form holds, for chains only.
 
-        Read from the drafter's SPEC, so that records of any age have it.
+        Read from the drafter's SPEC and the backend, so that records of any age have it.
         """
-        options = dict(split_spec(self.drafter)[1])
+        kind, pairs = split_spec(self.drafter)
+        options = dict(pairs)
         if options.get("tree", "chain") != "chain":
             return "tree"
-        return "adaptive" if options.get("gamma") == "auto" else "chain"
+        varies = self.backend in VARYING_BACKENDS and kind != "ngram"
+        return "adaptive" if varies or options.get("gamma") == "auto" else "chain"
 
 
 class Cell(CellKey):
