@@ -19,9 +19,9 @@ import math
 from dataclasses import dataclass
 
 from specbench.errors import SpecbenchError
+from specbench.theory.traffic import NO_EXPERTS, OPERATIONS_PER_WEIGHT, Experts
 
-OPERATIONS_PER_PARAMETER = 2
-"""A multiplication and an addition per weight and token; attention's own are left out."""
+_STEPS = 100
 
 
 def accepted_reference(entropy: float, second_moment: float, verified: float) -> float | None:
@@ -51,26 +51,34 @@ def accepted_reference(entropy: float, second_moment: float, verified: float) ->
 
 @dataclass(frozen=True)
 class Forward:
-    """What a target forward needs, whatever the number of its tokens.
+    """What a target forward needs.
 
     Attributes:
-        weight_bytes: read once.
+        weight_bytes: read once, whatever the number of tokens.
         kv_bytes: keys and values of all rows' contexts, read once.
         parameters: each multiplied with every token.
+        experts: of which the more are read the more tokens there are.
+        attention_flops: operations per token with the keys and values of its context.
     """
 
     weight_bytes: float
     kv_bytes: float
     parameters: float
+    experts: Experts = NO_EXPERTS
+    attention_flops: float = 0.0
 
     @property
     def bytes(self) -> float:
-        """Everything that must move."""
-        return self.weight_bytes + self.kv_bytes
+        """Everything that must move for one token."""
+        return self.bytes_for(1.0)
+
+    def bytes_for(self, tokens: float) -> float:
+        """Everything that must move for so many tokens, of all rows together."""
+        return self.weight_bytes + float(self.experts.read(tokens)) + self.kv_bytes
 
     def flops(self, tokens: float) -> float:
         """Operations for so many tokens, of all rows together."""
-        return OPERATIONS_PER_PARAMETER * self.parameters * tokens
+        return (OPERATIONS_PER_WEIGHT * self.parameters + self.attention_flops) * tokens
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,10 @@ class Machine:
     bandwidth_bytes_per_s: float | None
     matmul_flops_per_s: float | None
 
-    def moving_s(self, forward: Forward) -> float | None:
+    def moving_s(self, forward: Forward, tokens: float = 1.0) -> float | None:
         """Shortest time to move a forward's bytes."""
         rate = self.bandwidth_bytes_per_s
-        return forward.bytes / rate if rate else None
+        return forward.bytes_for(tokens) / rate if rate else None
 
     def computing_s(self, forward: Forward, tokens: float) -> float | None:
         """Shortest time to do its operations."""
@@ -92,7 +100,7 @@ class Machine:
 
     def seconds(self, forward: Forward, tokens: float) -> float | None:
         """The roofline: the longer of the two; None where either rate is not known."""
-        moving, computing = self.moving_s(forward), self.computing_s(forward, tokens)
+        moving, computing = self.moving_s(forward, tokens), self.computing_s(forward, tokens)
         return None if moving is None or computing is None else max(moving, computing)
 
     def v(self, forward: Forward, rows: int, verified: float) -> float | None:
@@ -105,8 +113,13 @@ class Machine:
 
     def compute_bound_from(self, forward: Forward) -> float | None:
         """Tokens of all rows together from which operations take longer than bytes."""
-        one, moving = self.computing_s(forward, 1.0), self.moving_s(forward)
-        return moving / one if one and moving is not None else None
+        one, tokens = self.computing_s(forward, 1.0), math.inf
+        for _ in range(_STEPS):  # falls to its value: fewer tokens touch fewer experts
+            moving = self.moving_s(forward, tokens)
+            if not one or moving is None:
+                return None
+            tokens = moving / one
+        return tokens
 
 
 def _at_least(name: str, value: float, least: float) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from specbench.errors import SpecbenchError
 from specbench.theory.limits import Forward, Machine, accepted_reference
+from specbench.theory.traffic import Experts
 
 SMALL = Forward(weight_bytes=2e9, kv_bytes=5e8, parameters=1e9)
 MACHINE = Machine(bandwidth_bytes_per_s=1e12, matmul_flops_per_s=1e14)
@@ -50,3 +51,31 @@ def test_what_was_not_measured_stays_unknown() -> None:
     assert blind.v(SMALL, 1, 5) is None
     assert Machine(1e12, None).computing_s(SMALL, 1) is None
     assert Machine(1e12, None).compute_bound_from(SMALL) is None
+
+
+MIXTURE = Forward(
+    weight_bytes=1e9, kv_bytes=0.0, parameters=1e9, experts=Experts(16e9, count=16, active=1)
+)
+
+
+def test_the_roofline_of_experts_by_hand() -> None:
+    # one token reads 1 GB and one expert of 1 GB; two tokens 1 + 1/16 less than two experts
+    assert MIXTURE.bytes == pytest.approx(2e9)
+    assert MIXTURE.bytes_for(2) == pytest.approx(1e9 + 16e9 * (1 - (15 / 16) ** 2))
+    assert MACHINE.moving_s(MIXTURE, 2) == pytest.approx(2.9375e-3)
+    # bound by bytes, v rises all the same: more tokens touch more experts
+    assert MACHINE.v(MIXTURE, 1, 2) == pytest.approx(2.9375 / 2)
+    assert MACHINE.v(SMALL, 1, 2) == 1.0
+
+
+def test_experts_move_the_turn_to_where_operations_take_as_long() -> None:
+    tokens = MACHINE.compute_bound_from(MIXTURE)
+    assert tokens is not None
+    assert MACHINE.computing_s(MIXTURE, tokens) == pytest.approx(MACHINE.moving_s(MIXTURE, tokens))
+    assert tokens == pytest.approx(850, rel=1e-3)  # all experts are touched by then: 17 GB
+
+
+def test_attention_adds_to_the_operations_of_every_token() -> None:
+    long = Forward(2e9, 5e8, parameters=1e9, attention_flops=2e9)
+    assert long.flops(3) == 3 * (2e9 + 2e9)
+    assert MACHINE.compute_bound_from(long) == pytest.approx(62.5)
