@@ -1,12 +1,13 @@
-"""The machine's own limits, measured: bytes per second of a large copy, operations per second.
+"""The machine's own limits, measured: bytes per second of large copies and reads, and operations.
 
-A forward cannot be faster than its bytes over the copy bandwidth, nor than its operations over the
-matmul rate, so both are measured at the start of a run, on the run's device with the run's thread
+A forward cannot be faster than its bytes over the bandwidth, nor than its operations over the
+matmul rate, so they are measured at the start of a run, on the run's device with the run's thread
 count, and utilisations are given against them rather than against a data sheet.
 
 A copy is counted as one read and one write of the buffer. What a processor moves besides (reading
-a cache line before overwriting it) is not counted, so work that only reads can come out a little
-above 100% on some processors. The buffers are several times the last-level cache.
+a cache line before overwriting it) is not counted, so work that only reads, as decoding nearly
+does, can come out above 100% of a copy; therefore reading alone is measured too, as a sum over the
+buffer. The buffers are several times the last-level cache.
 """
 
 from __future__ import annotations
@@ -42,6 +43,25 @@ def copy_bandwidth(device: Any, *, budget_s: float = 1.5, clock: Clock | None = 
     target = torch.empty_like(source)
     seconds = _median_seconds(lambda: target.copy_(source), clock or clock_for(device), budget_s)
     return 2 * size / seconds
+
+
+def read_bandwidth(device: Any, *, budget_s: float = 1.0, clock: Clock | None = None) -> float:
+    """Bytes per second of a sum over a large buffer, which reads it and writes nothing.
+
+    Measured as :func:`copy_bandwidth` is.
+
+    Args:
+        device: a torch device or its name.
+        budget_s: seconds to spend on counted reads.
+        clock: replaces the device's clock in tests.
+    """
+    import torch
+
+    source = torch.ones(_buffer_bytes(str(device)) // 4, dtype=torch.float32, device=device)
+    total = torch.empty((), dtype=torch.float32, device=device)
+    work = _sum_into(source, total)
+    seconds = _median_seconds(work, clock or clock_for(device), budget_s)
+    return 4 * source.numel() / seconds
 
 
 def matmul_rate(
@@ -86,6 +106,12 @@ def _product_into(left: Any, product: Any) -> Callable[[], Any]:
     import torch
 
     return lambda: torch.matmul(left, left, out=product)
+
+
+def _sum_into(source: Any, total: Any) -> Callable[[], Any]:
+    import torch
+
+    return lambda: torch.sum(source, dim=0, out=total)
 
 
 def _median_seconds(work: Callable[[], Any], clock: Clock, budget_s: float) -> float:

@@ -31,6 +31,9 @@ _CGROUP_LIMITS = (
 class PeakMemory:
     """Context manager; after it :attr:`peak_bytes` is the region's peak. Regions do not nest.
 
+    On CUDA :attr:`beyond_bytes` is by how much the peak was above what tensors held at the last
+    :meth:`mark_held`. Of a process it stays None: resident memory does not shrink with tensors.
+
     Args:
         device: a torch device or its name.
         cuda: stands in for ``torch.cuda`` in tests.
@@ -42,6 +45,8 @@ class PeakMemory:
         self._sampler: _ResidentSampler | None = None
         self.method = ""
         self.peak_bytes: int | None = None
+        self.beyond_bytes: int | None = None
+        self._held_bytes: int | None = None
 
     def __enter__(self) -> PeakMemory:
         if self._device.startswith("cuda"):
@@ -62,10 +67,17 @@ class PeakMemory:
     ) -> None:
         if self._device.startswith("cuda"):
             self.peak_bytes = int(self._torch_cuda().max_memory_allocated(self._device))
+            if self._held_bytes is not None:
+                self.beyond_bytes = self.peak_bytes - self._held_bytes
         elif self._sampler is not None:
             self.peak_bytes = self._sampler.stop()
         else:
             self.peak_bytes = _high_water_mark()
+
+    def mark_held(self) -> None:
+        """What lies in memory now is held, and not of the work that follows."""
+        if self._device.startswith("cuda"):
+            self._held_bytes = int(self._torch_cuda().memory_allocated(self._device))
 
     def _torch_cuda(self) -> Any:
         if self._cuda is None:

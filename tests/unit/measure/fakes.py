@@ -13,6 +13,10 @@ class FakeCuda:
         self.now_ms = now_ms
         self.streams: list[str] = []
         self.waited_for: list[Any] = []
+        self.calls: list[str] = []
+        self.events = 0
+        self.happened = -1  # place in calls up to which everything was waited for
+        self.held = {"cuda:0": 0, "cuda:1": 0}
         self.peaks = {"cuda:0": 0, "cuda:1": 0}
         self.total_memory = 80 * 2**30
 
@@ -22,10 +26,14 @@ class FakeCuda:
 
     def Event(self, enable_timing: bool) -> FakeEvent:
         assert enable_timing
+        self.events += 1
         return FakeEvent(self)
 
     def reset_peak_memory_stats(self, device: str) -> None:
         self.peaks[device] = 0
+
+    def memory_allocated(self, device: str) -> int:
+        return self.held[device]
 
     def max_memory_allocated(self, device: str) -> int:
         return self.peaks[device]
@@ -35,19 +43,31 @@ class FakeCuda:
 
 
 class FakeEvent:
+    """Has happened once an event was waited for that was recorded as late or later."""
+
     def __init__(self, cuda: FakeCuda) -> None:
         self._cuda = cuda
         self.recorded_ms: float | None = None
+        self.place: int | None = None
 
     def record(self, stream: str) -> None:
         assert stream.startswith("stream of ")
         self.recorded_ms = self._cuda.now_ms
+        self.place = len(self._cuda.calls)
+        self._cuda.calls.append("record")
 
     def synchronize(self) -> None:
+        self._cuda.calls.append("synchronize")
         self._cuda.waited_for.append(self)
+        assert self.place is not None
+        self._cuda.happened = max(self._cuda.happened, self.place)
 
     def elapsed_time(self, end: FakeEvent) -> float:
-        assert end in self._cuda.waited_for, "elapsed_time of an event that may not have happened"
+        self._cuda.calls.append("elapsed_time")
+        assert end.place is not None
+        assert end.place <= self._cuda.happened, (
+            "elapsed_time of an event that may not have happened"
+        )
         assert self.recorded_ms is not None
         assert end.recorded_ms is not None
         return end.recorded_ms - self.recorded_ms

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specbench.measure import bandwidth, device
-from specbench.measure.bandwidth import copy_bandwidth, matmul_rate
+from specbench.measure.bandwidth import copy_bandwidth, matmul_rate, read_bandwidth
 from specbench.measure.clock import FakeClock
 
 SMALL_BUFFER_BYTES = 2**20
@@ -93,3 +93,22 @@ def test_the_buffer_is_several_times_the_last_level_cache(
 def test_the_buffer_leaves_memory_free(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**30}))
     assert bandwidth._buffer_bytes("cpu") == 2**30 // 8
+
+
+@pytest.mark.usefixtures("small_buffers")
+def test_a_read_counts_the_buffer_once():
+    assert read_bandwidth("cpu", clock=FakeClock(tick_s=0.5)) == SMALL_BUFFER_BYTES / 0.5
+
+
+@pytest.mark.usefixtures("small_buffers")
+def test_all_of_the_buffer_is_read(monkeypatch: pytest.MonkeyPatch):
+    totals = []
+    sum_into = bandwidth._sum_into
+
+    def keeping(source: torch.Tensor, total: torch.Tensor):
+        totals.append(total)
+        return sum_into(source, total)
+
+    monkeypatch.setattr(bandwidth, "_sum_into", keeping)
+    read_bandwidth("cpu", clock=FakeClock(tick_s=1.0))
+    assert totals[0].item() == SMALL_BUFFER_BYTES / 4

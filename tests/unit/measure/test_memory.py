@@ -75,3 +75,21 @@ def test_a_containers_limit_lowers_the_capacity(monkeypatch: pytest.MonkeyPatch,
     assert capacity_bytes("cpu") == total
     limit.write_text(f"{2**29}\n")
     assert capacity_bytes("cpu") == 2**29
+
+
+def test_what_work_takes_is_what_was_not_held_before_it():
+    cuda = FakeCuda()
+    with PeakMemory("cuda:1", cuda) as region:
+        cuda.held["cuda:1"] = 100  # weights and caches
+        region.mark_held()
+        cuda.peaks["cuda:1"] = 130
+    assert (region.peak_bytes, region.beyond_bytes) == (130, 30)
+    with PeakMemory("cuda:1", cuda) as region:
+        pass
+    assert region.beyond_bytes is None  # nobody said when the work began
+
+
+def test_a_process_does_not_tell_work_from_what_is_held():
+    with PeakMemory("cpu") as region:
+        region.mark_held()
+    assert region.beyond_bytes is None
