@@ -25,6 +25,7 @@ from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.engine.request import Generation, Limits, Request
 from specbench.errors import SpecbenchError
+from specbench.measure.watch import UNWATCHED, Watch
 from specbench.records.schema import Cell
 from specbench.records.traces import TracedText
 from specbench.weights.progress import Progress
@@ -93,6 +94,7 @@ class Backend(ABC):
         target_facts: what the manifest says about the target: name, source, sha256, dtype, ...
         drafter_facts: the same of drafters with weights of their own, by SPEC; from :meth:`check`
             on.
+        watch: told of the stretches in which :meth:`generate` decodes; set from outside.
     """
 
     device: str
@@ -102,6 +104,7 @@ class Backend(ABC):
     notices: list[str]
     target_facts: dict[str, Any]
     drafter_facts: dict[str, dict[str, Any]]
+    watch: Watch = UNWATCHED
 
     in_process: bool = True
 
@@ -180,9 +183,8 @@ class Backend(ABC):
 
     @abstractmethod
     def cost(self, cell: Cell) -> dict[str, float | None]:
-        """Bytes that forwards move: ``weight_bytes``, ``kv_bytes_per_token``,
-        ``drafter_weight_bytes`` per step; ``drafter_kv_bytes_per_token`` of a cache of its own.
-        None where unknown. ``drafter_one_step``: a whole draft takes one step."""
+        """What forwards move and compute, and what lies in memory, by the names of
+        :data:`specbench.records.traffic.Cost`; None where unknown."""
 
     @abstractmethod
     def draft_sampling(self, cell: Cell) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from specbench.backends._costs import drafter_costs, target_costs
 from specbench.backends._ties import TieMeter
 from specbench.backends.base import Backend, Divergence, EngineOptions, TieMeasure
 from specbench.drafters.base import Drafter, Host, Session, build_drafter
@@ -17,6 +18,7 @@ from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.engine.teacher import trace_texts
 from specbench.measure.clock import clock_for
+from specbench.models.description import held_bytes, traffic_of
 from specbench.models.few_rows import use_fast_order
 from specbench.models.rows import Rows
 from specbench.models.support import unused_generation_settings
@@ -65,6 +67,8 @@ class NativeBackend(Backend):
         self._prefills: dict[str, Prefill] = {}
         self._warm: set[tuple[str, int, int, bool]] = set()
         self._ties: TieMeter | None = None
+        self._traffic = traffic_of(loaded.model)
+        self._held_bytes = held_bytes([loaded.model])
 
     def check(self, cells: Sequence[Cell]) -> None:
         host = Host(self.target, self._load_drafter_model)
@@ -82,7 +86,7 @@ class NativeBackend(Backend):
 
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
         decoder = self._decoder(cell, _longest(requests) + limits.max_new_tokens)
-        return decode(decoder, requests, self._prefills, limits)
+        return decode(decoder, requests, self._prefills, limits, self.watch)
 
     def end_block(self) -> None:
         self._prefills = {}
@@ -94,18 +98,17 @@ class NativeBackend(Backend):
         return decode(decoder, requests, prefills, limits).outputs
 
     def cost(self, cell: Cell) -> dict[str, float | None]:
-        drafter = self._drafters.get(cell.drafter)
-        own = drafter.cache if drafter else None
         prefill = next(iter(self._prefills.values()), None)
         per_token = None
         if prefill is not None:
             per_token = prefill.snapshot.num_bytes / prefill.snapshot.keys[0].shape[2]
         return {
             "weight_bytes": self.target.weight_bytes,
+            "weight_held_bytes": self._held_bytes,
             "kv_bytes_per_token": per_token,
-            "drafter_weight_bytes": drafter.weight_bytes if drafter else 0,
-            "drafter_kv_bytes_per_token": own.bytes_per_token if own is not None else 0,
-            "drafter_one_step": drafter.one_step if drafter else False,
+            "kv_written_bytes_per_token": per_token,
+            **target_costs(self._traffic),
+            **drafter_costs(self._drafters.get(cell.drafter), self.target, per_token),
         }
 
     def draft_sampling(self, cell: Cell) -> str | None:

@@ -56,6 +56,7 @@ class StateDrafter(StepwiseDrafter):
         self.weight_bytes = weight_bytes
         self.head = loaded.head
         self.embedding = loaded.embedding
+        self.modules = (loaded.head, loaded.embedding)
         self.needs_hidden_layers = tuple(sorted(set(loaded.layers)))
         self.device = target.device
         self.vocab_size = target.vocab_size

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from specbench import registry
 from specbench.drafters.spec import DrafterSpec, parse_spec
@@ -128,6 +128,8 @@ class Drafter(ABC):
         weights: what the manifest says about weights of its own (name, sha256, files, ...); empty
             where there are none.
         weight_bytes: bytes of weights that one draft step reads beyond the target's.
+        modules: what holds its weights, the target's own among them or not.
+        shared_layers: of the target's cache that a draft step reads, where it has none of its own.
         one_step: all tokens of a draft come from one step.
         needs_hidden_layers: states of the target that :meth:`begin` and :meth:`commit` want, by
             the layer that they enter; the number of layers is the last state, after the final norm.
@@ -141,6 +143,8 @@ class Drafter(ABC):
     OPTIONS: ClassVar[tuple[str, ...]] = ()
     weights: Mapping[str, Any] = MappingProxyType({})
     weight_bytes: int = 0
+    modules: Sequence[nn.Module] = ()
+    shared_layers: int = 0
     one_step: bool = False
     needs_hidden_layers: tuple[int, ...] = ()
     samples: bool = False

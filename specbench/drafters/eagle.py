@@ -35,6 +35,7 @@ class EagleDrafter(StateDrafter):
         super().__init__(loaded, target, output.ids, spec, weight_bytes)
         (self._layer,) = loaded.layers
         (self._output,) = output.layers
+        self.modules = (*self.modules, self._output)
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:

@@ -34,6 +34,7 @@ class EarlyExitDrafter(StepwiseDrafter):
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
         self.weight_bytes = model.weight_bytes
+        self.shared_layers = model.config.num_hidden_layers
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:

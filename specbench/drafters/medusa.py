@@ -59,6 +59,7 @@ class MedusaDrafter(Drafter):
         self.device = target.device
         own = sum(num_bytes(layer) for layer in self.heads.lm_heads)
         self.weight_bytes = num_bytes(self.heads) - own + output.weight_bytes
+        self.modules = (self.heads, *output.layers)
         self.weights = weights_of(spec, loaded.checkpoint.provenance)
         self.needs_hidden_layers = loaded.layers
         (self._layer,) = loaded.layers

@@ -44,6 +44,7 @@ class ModelDrafter(StepwiseDrafter):
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
+        self.modules = (model.model,)
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:

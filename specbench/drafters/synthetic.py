@@ -50,6 +50,8 @@ class SyntheticDrafter(Drafter):
         self.vocab_size = vocab_size
         self.cost = cost
         self.weight_bytes = cost.weight_bytes if cost else 0
+        self.modules = cost.modules if cost else ()
+        self.shared_layers = cost.shared_layers if cost else 0
         self.one_step = cost.one_step if cost else False
         self.needs_hidden_layers = cost.needs_hidden_layers if cost else ()
 

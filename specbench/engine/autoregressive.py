@@ -36,6 +36,7 @@ class Autoregressive:
 
         uniforms = None if sampling.greedy else rows.uniforms.at("residual", lengths)[:, 0]
         tokens = choose(logits[:, -1], sampling, uniforms).tolist()
+        chosen = self.clock.mark()
         none = [0] * len(rows)
         return Round(
             committed=[[token] for token in tokens],
@@ -44,7 +45,7 @@ class Autoregressive:
             num_evaluated=none,
             num_accepted=none,
             num_verified=1,
-            marks=(begin, begin, verified),
+            marks=(begin, begin, verified, chosen),
         )
 
 

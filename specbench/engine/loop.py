@@ -20,6 +20,7 @@ from specbench.engine.recorder import Recorder
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.measure.clock import Clock
+from specbench.measure.watch import UNWATCHED, Watch
 from specbench.models.rows import Row
 from specbench.models.target import Prefill
 
@@ -42,6 +43,7 @@ def decode(
     requests: Sequence[Request],
     prefills: Mapping[str, Prefill],
     limits: Limits,
+    watch: Watch = UNWATCHED,
 ) -> Generation:
     """Continue every request to its end, as many at once as the session has slots.
 
@@ -50,6 +52,7 @@ def decode(
         requests: served in order.
         prefills: by prompt id.
         limits: where outputs end.
+        watch: told when decoding goes on and when it is interrupted, to let a prompt into a slot.
     """
     rows = decoder.session.rows
     recorder = Recorder(list(requests), decoder.clock)
@@ -74,6 +77,7 @@ def decode(
     for slot in range(len(rows)):
         refill(slot)
     while rows.num_active:
+        watch.resume()
         result = decoder.round()
         emitted = [
             _commit(row, tokens, limits)
@@ -83,6 +87,7 @@ def decode(
         for slot, owner in enumerate(owners):
             reason = _stop_reason(rows[slot], limits)
             if owner is not None and reason is not None:
+                watch.pause()
                 recorder.end(owner, rows[slot], reason)
                 refill(slot)
     generation = recorder.generation()

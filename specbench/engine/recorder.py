@@ -1,11 +1,11 @@
 """Turns rounds into columns: one row per prompt and round, one per request.
 
-Clock marks are resolved to seconds only when the cell has ended, because on a GPU that waits.
+Clock marks are turned into seconds late and many at once: on a GPU reading a time that has not come
+yet would wait, and those of rounds before the last one have.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from specbench.engine.request import Generation, Request
@@ -16,8 +16,12 @@ from specbench.models.rows import Row, Rows
 ROUND_COLUMNS = (
     "prompt_id", "request", "slot", "step", "round", "position", "context_length",
     "num_verified", "num_drafted", "draft_levels", "num_evaluated", "num_accepted",
-    "num_emitted", "overlap", "path", "draft_s", "verify_s", "other_s", "active_rows", "replayed",
+    "num_emitted", "overlap", "path", "draft_s", "verify_s", "other_s", "sampling_s",
+    "active_rows", "replayed",
 )  # fmt: skip
+
+MOST_UNRESOLVED = 256
+"""Rounds whose marks are kept before their times are read."""
 
 
 class Recorder:
@@ -27,7 +31,8 @@ class Recorder:
         self.clock = clock
         self.requests = requests
         self._rounds: dict[str, list[Any]] = {column: [] for column in ROUND_COLUMNS}
-        self._steps: list[tuple[Any, ...]] = []
+        self._steps: list[tuple[Any, ...]] = []  # seconds of each, of the last ones still marks
+        self._resolved = 0
         self._rounds_of: dict[int, int] = {}
         self._begun: dict[int, dict[str, Any]] = {}
         self._ended: dict[int, dict[str, Any]] = {}
@@ -80,6 +85,8 @@ class Recorder:
                 replayed=result.replayed,
             )
             self._rounds_of[owner] += 1
+        if len(self._steps) - self._resolved >= MOST_UNRESOLVED:
+            self._resolve()  # no mark is of this round, so nothing waits
         self._steps.append((*result.marks, end))
 
     def end(self, request: int, row: Row, stop_reason: str) -> None:
@@ -93,17 +100,15 @@ class Recorder:
 
     def generation(self) -> Generation:
         """All columns, seconds resolved."""
+        self._resolve()
         seconds = [
-            tuple(self.clock.seconds(a, b) for a, b in itertools.pairwise(marks))
-            for marks in self._steps
+            {"draft_s": draft, "verify_s": verify, "other_s": chosen + rest, "sampling_s": chosen}
+            for draft, verify, chosen, rest in self._steps
         ]
         decode_s = dict.fromkeys(range(len(self.requests)), 0.0)
         for owner, step in zip(self._rounds["request"], self._rounds["step"], strict=True):
-            for column, value in zip(
-                ("draft_s", "verify_s", "other_s"), seconds[step], strict=True
-            ):
-                self._rounds[column].append(value)
-            decode_s[owner] += sum(seconds[step])
+            self._append(**seconds[step])
+            decode_s[owner] += sum(self._steps[step])
         requests: dict[str, list[Any]] = {}
         for index, request in enumerate(self.requests):
             fields = {
@@ -118,6 +123,10 @@ class Recorder:
             for column, value in fields.items():
                 requests.setdefault(column, []).append(value)
         return Generation(self._rounds, requests)
+
+    def _resolve(self) -> None:
+        self._steps[self._resolved :] = self.clock.spans(self._steps[self._resolved :])
+        self._resolved = len(self._steps)
 
     def _append(self, **fields: Any) -> None:
         for column, value in fields.items():

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from specbench.sampling.verify import overlap
 
+MARKS_PER_STEP = 5
+"""Of the clock: a round's, and one after the commit; plain decoding needs one less."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -37,7 +40,8 @@ class Round:
         num_drafted, num_evaluated, num_accepted: per row.
         draft_levels: per row the levels that were drafted: a chain's tokens.
         num_verified: tokens per row in the target forward.
-        marks: clock marks at begin, after drafting, after the target forward.
+        marks: clock marks at begin, after drafting, after the target forward, and when tokens are
+            chosen and known to the host.
         overlap: [B, N] acceptance chance per drafted position (of a tree: per level) where the rule
             gave it for free.
         p, q: the distributions [B, N + 1, V] and [B, N, V] where tokens were sampled from q.
@@ -51,7 +55,7 @@ class Round:
     num_evaluated: list[int]
     num_accepted: list[int]
     num_verified: int
-    marks: tuple[Any, Any, Any]
+    marks: tuple[Any, Any, Any, Any]
     overlap: Tensor | None = None
     p: Tensor | None = None
     q: Tensor | None = None

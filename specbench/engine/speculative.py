@@ -60,6 +60,7 @@ class Speculative:
             outcome = self._settle(draft, output, lengths)
         else:
             outcome = settle_tree(draft, tree, output, lengths, self.session)
+        chosen = self.clock.mark()
         self.drafter.commit(outcome.num_accepted, outcome.hidden)
         return Round(
             committed=outcome.committed,
@@ -68,7 +69,7 @@ class Speculative:
             num_evaluated=outcome.num_evaluated,
             num_accepted=outcome.num_accepted,
             num_verified=inputs.shape[1],
-            marks=(begin, drafted, verified),
+            marks=(begin, drafted, verified, chosen),
             overlap=outcome.overlap,
             p=outcome.p,
             q=draft.probs,

@@ -7,7 +7,7 @@ says why. A field is a mean over looks or stretches, an invented zero never.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ class Counters:
 def concluded(
     looks: Sequence[Look],
     stretches: Sequence[Stretch],
-    bus_bits: int | None,
+    memory: Mapping[str, float],
     reasons: dict[str, str],
 ) -> Counters:
     """The counters of a cell.
@@ -98,7 +98,7 @@ def concluded(
     Args:
         looks: those that lie within a stretch.
         stretches: all of them.
-        bus_bits: width of the memory's bus.
+        memory: bus_bits, and memory_clock_mhz right after decoding, for cells without a look.
         reasons: of what was refused, by field.
     """
     found = Counters(reasons=reasons, seconds=sum(part.seconds for part in stretches))
@@ -108,9 +108,11 @@ def concluded(
     _look_back(found, looks)
     _energy(found, looks, stretches)
     _gpm(found, stretches)
-    share, clock = found.dram_utilization, found.memory_clock_mhz
-    if share is not None and clock is not None and bus_bits is not None:
-        found.dram_bytes_per_s = share * 2e6 * clock * bus_bits / 8  # two transfers a clock
+    if found.memory_clock_mhz is None:
+        found.memory_clock_mhz = memory.get("memory_clock_mhz")
+    share, clock, bits = found.dram_utilization, found.memory_clock_mhz, memory.get("bus_bits")
+    if share is not None and clock is not None and bits is not None:
+        found.dram_bytes_per_s = share * 2e6 * clock * bits / 8  # two transfers a clock
     return found
 
 

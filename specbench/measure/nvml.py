@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 
@@ -66,47 +66,6 @@ def read(
         return Reading(unavailable=f"NVML: {error}")
     finally:
         nvml.nvmlShutdown()
-
-
-class EnergyMeter:
-    """Context manager: joules that the GPU took in a region, as :attr:`energy_j`.
-
-    ``None`` on a card without the counter, with :attr:`reason`. The whole card is counted, foreign
-    processes included.
-    """
-
-    def __init__(self, index: int = 0, uuid: str | None = None) -> None:
-        self._index, self._uuid = index, uuid
-        self._start_j: float | None = None
-        self.energy_j: float | None = None
-        self.reason: str | None = None
-
-    def __enter__(self) -> EnergyMeter:
-        self._start_j = self._total()
-        return self
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        end_j = self._total() if self._start_j is not None else None
-        if end_j is not None and self._start_j is not None:
-            self.energy_j = end_j - self._start_j
-
-    def _total(self) -> float | None:
-        nvml, self.reason = _start()
-        if nvml is None:
-            return None
-        try:
-            handle = _handle(nvml, self._index, self._uuid)
-            return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000.0
-        except nvml.NVMLError as error:
-            self.reason = f"NVML: {error}"
-            return None
-        finally:
-            nvml.nvmlShutdown()
 
 
 def uuid_of(device: Any) -> str | None:

@@ -96,11 +96,8 @@ class Sampler:
         self._stopped.set()
         self._thread.join()
         self.pause()
-        bus = self._asked(
-            {"bus_bits": lambda: self._nvml.nvmlDeviceGetMemoryBusWidth(self._handle)}
-        )
-        bits = int(bus["bus_bits"]) if "bus_bits" in bus else None
-        self.counters = found = concluded(self._looks, self._stretches, bits, self._reasons)
+        memory = self._asked(_of_memory(self._nvml, self._handle))
+        self.counters = found = concluded(self._looks, self._stretches, memory, self._reasons)
         found.sampler_cpu_s = self._cpu_s
         found.sampler_share = self._cpu_s / found.seconds if found.seconds else None
         self._close()
@@ -203,6 +200,14 @@ def _questions(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
         "throttled": lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),
         "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
         "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    }
+
+
+def _of_memory(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
+    """What its full rate follows from."""
+    return {
+        "bus_bits": lambda: nvml.nvmlDeviceGetMemoryBusWidth(handle),
+        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
     }
 
 

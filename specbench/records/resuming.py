@@ -43,7 +43,10 @@ def continued(old: Manifest, new: Manifest, folder: Path) -> Manifest:
             "created": old.created or new.created,
             "warnings": warnings,
             "bandwidth_bytes_per_s": new.bandwidth_bytes_per_s or old.bandwidth_bytes_per_s,
+            "read_bandwidth_bytes_per_s": new.read_bandwidth_bytes_per_s
+            or old.read_bandwidth_bytes_per_s,
             "matmul_flops_per_s": new.matmul_flops_per_s or old.matmul_flops_per_s,
+            "timing": new.timing or old.timing,
         }
     )
 

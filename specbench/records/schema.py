@@ -181,6 +181,8 @@ class CellRecord(CellKey):
     draft_s: float | None = None
     verify_s: float | None = None
     other_s: float | None = None
+    sampling_s: float | None = None  # of other_s, choosing tokens
+    timing_share: float | None = None  # of a step, taken by the marks that time it, at most
     step_s: float | None = None  # where a source times whole steps, or the chunks it streams
     num_requests: int | None = None  # where a source tells no more than their number
     requests_per_s: float | None = None
@@ -190,10 +192,17 @@ class CellRecord(CellKey):
     memory_peak_bytes: int | None = None
     memory_capacity_bytes: int | None = None
     bandwidth_bytes_per_s: float | None = None
-    bandwidth_utilization: float | None = None
+    bandwidth_utilization: float | None = None  # of the measured copy
+    read_bandwidth_utilization: float | None = None  # of the measured read
     bytes_per_target_forward: float | None = None
     bytes_per_emitted_token: float | None = None
-    energy_j: float | None = None
+    flops_per_target_forward: float | None = None
+    compute_utilization: float | None = None  # of the measured matmul rate
+    energy_j: float | None = None  # of decoding, the whole card
+    energy_per_token_j: float | None = None
+    memory: dict[str, Any] | None = None  # what lies in it, and the rows that fit
+    traffic: dict[str, Any] | None = None  # bytes that must move, per target forward and in all
+    counters: dict[str, Any] | None = None  # what the device counted meanwhile, or why not
 
     draft_sampling: Literal["sampled", "one-hot"] | None = None
     lossless: str | None = None
@@ -245,9 +254,11 @@ class Manifest(BaseModel):
     drafters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     servers: dict[str, dict[str, Any]] = Field(default_factory=dict)  # by URL
     tasks: list[dict[str, Any]] = Field(default_factory=list)
-    bandwidth_bytes_per_s: float | None = None
+    bandwidth_bytes_per_s: float | None = None  # of a copy, reads and writes both counted
+    read_bandwidth_bytes_per_s: float | None = None
     matmul_flops_per_s: float | None = None
     num_cells: int | None = None  # of the whole plan
+    timing: dict[str, Any] = Field(default_factory=dict)  # the clock, and what its marks cost
     dropped: list[dict[str, Any]] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 

@@ -27,6 +27,8 @@ class Steps:
     emitted: Numbers  # tokens of all rows
     context: Numbers  # context lengths of all rows, added up
     active_rows: Numbers
+    verified: Numbers  # tokens of all rows in the target forward
+    sampling_s: Numbers  # the part of other_s in which tokens are chosen; NaN where not recorded
     all_full: bool = True
 
     @property
@@ -74,6 +76,8 @@ def all_steps(rounds: Columns) -> Steps:
         emitted=gathered(np.add, "num_emitted"),
         context=gathered(np.add, "context_length"),
         active_rows=once("active_rows"),
+        verified=summed("num_verified"),
+        sampling_s=once("sampling_s") if "sampling_s" in rounds else np.full(first.size, np.nan),
     )
 
 

@@ -13,7 +13,7 @@ a batch run alone and would be charged for the empty slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,12 @@ from specbench.records.steps import (
     speedup_over,
     values,
 )
+from specbench.records.traffic import Cost, traffic_fields
 from specbench.theory import estimators
 from specbench.theory.clusters import cluster_sums
 from specbench.theory.intervals import ratio_interval
 
 __all__ = ["identities", "speedup_interval", "summarize"]
-
-Cost = Mapping[str, float | None]
-"""weight_bytes, kv_bytes_per_token, drafter_weight_bytes per draft step (0 for a drafter without
-weights), drafter_one_step (true if a step drafts all tokens),
-peak_bandwidth_bytes_per_s; what is unknown is None or left out."""
 
 FEW_PROMPTS = 6
 
@@ -62,7 +58,7 @@ def summarize(
         requests: its requests.
         baselines: (rounds, requests) of the block's baselines, the first and the last; empty while
             they are not measured, which leaves everything relative to them None.
-        cost: bytes that a forward moves and the measured peak bandwidth.
+        cost: what forwards move and compute, and the measured peaks.
         repeats: of each baseline, where those of several repeats are given; None: all of one.
     """
     warnings: list[str] = []
@@ -70,8 +66,8 @@ def summarize(
     if len(steps) and not steps.all_full:
         warnings.append("no step had all slots full: speed is over all steps")
     fields = _acceptance(cell, rounds, requests, warnings)
-    fields |= _times(cell, rounds, requests, steps)
-    fields |= _bandwidth(steps, cost or {})
+    fields |= _times(cell, rounds, requests, steps, cost or {})
+    fields |= traffic_fields(steps, all_steps(rounds), cost or {})
     fields |= _against_baselines(cell, rounds, requests, steps, baselines, repeats, warnings)
     return {**fields, "warnings": warnings}
 
@@ -119,7 +115,9 @@ def _tree_nodes(rounds: Columns) -> int | None:
     return int(verified.max()) if is_tree else None
 
 
-def _times(cell: CellKey, rounds: Columns, requests: Columns, steps: Steps) -> dict[str, Any]:
+def _times(
+    cell: CellKey, rounds: Columns, requests: Columns, steps: Steps, cost: Cost
+) -> dict[str, Any]:
     prefill = _total(requests, "prefill_s", "drafter_prefill_s")
     decode = float(all_steps(rounds).seconds.sum())
     row_decode = float(np.nansum(numbers(requests, "decode_s")))
@@ -136,6 +134,8 @@ def _times(cell: CellKey, rounds: Columns, requests: Columns, steps: Steps) -> d
         "draft_s": _mean(steps.draft_s),
         "verify_s": _mean(steps.verify_s),
         "other_s": _mean(steps.other_s),
+        "sampling_s": _mean(steps.sampling_s),
+        "timing_share": _timing_share(steps, cost),
     }
 
 
@@ -177,25 +177,6 @@ def _against_baselines(
     fields["speedup_ci"] = interval.ends if interval else None
     fields["end_to_end_speedup"] = _end_to_end(cell.batch_size, (rounds, requests), baselines)
     return fields
-
-
-def _bandwidth(steps: Steps, cost: Cost) -> dict[str, Any]:
-    """Bytes that must move (weights per forward, K/V per row, drafter) over the time it took."""
-    weights, kv = cost.get("weight_bytes"), cost.get("kv_bytes_per_token")
-    drafter, peak = cost.get("drafter_weight_bytes"), cost.get("peak_bandwidth_bytes_per_s")
-    one_step = bool(cost.get("drafter_one_step"))
-    drafter_steps = float((steps.drafted > 0).sum() if one_step else steps.drafted.sum())
-    seconds, emitted = float(steps.seconds.sum()), float(steps.emitted.sum())
-    if weights is None or kv is None or (drafter is None and drafter_steps) or not seconds:
-        return {}
-    moved = weights * len(steps) + kv * float(steps.context.sum()) + (drafter or 0) * drafter_steps
-    rate = moved / seconds
-    return {
-        "bandwidth_bytes_per_s": rate,
-        "bandwidth_utilization": rate / peak if peak else None,
-        "bytes_per_target_forward": moved / len(steps),
-        "bytes_per_emitted_token": moved / emitted if emitted else None,
-    }
 
 
 def _noise_floor(plain: Sequence[Steps], repeats: Sequence[int]) -> float | None:
@@ -242,6 +223,12 @@ def _total(columns: Columns, *names: str) -> float | None:
     if not needed.size or np.isnan(needed).any():
         return None
     return float(needed.sum() + sum(np.nansum(numbers(columns, name)) for name in names[1:]))
+
+
+def _timing_share(steps: Steps, cost: Cost) -> float | None:
+    """What the marks of a step take of it."""
+    marks_s, step_s = cost.get("timing_s_per_step"), _mean(steps.seconds)
+    return marks_s / step_s if marks_s is not None and step_s else None
 
 
 def _mean(values: Numbers) -> float | None:

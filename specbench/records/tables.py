@@ -41,6 +41,7 @@ ROUNDS = pa.schema(
         ("draft_s", pa.float64()),  # of the whole step
         ("verify_s", pa.float64()),
         ("other_s", pa.float64()),
+        ("sampling_s", pa.float64()),  # the part of other_s in which tokens are chosen
         ("active_rows", pa.int32()),
         ("replayed", pa.bool_()),
     ]
@@ -68,6 +69,8 @@ REQUESTS = pa.schema(
 
 SCHEMAS: dict[str, pa.Schema] = {"rounds": ROUNDS, "requests": REQUESTS}
 
+_LATER = ("sampling_s",)  # columns that older records and other tools lack
+
 
 def to_arrow(columns: Columns, schema: pa.Schema | None = None) -> pa.Table:
     """Columns as an arrow table: the schema's columns first, in its order and types.
@@ -76,11 +79,12 @@ def to_arrow(columns: Columns, schema: pa.Schema | None = None) -> pa.Table:
         ValueError: a column of the schema is missing or the columns differ in length.
     """
     known = schema if schema is not None else pa.schema([])
-    missing = [name for name in known.names if name not in columns]
+    missing = [name for name in known.names if name not in columns and name not in _LATER]
     if missing:
         raise ValueError(f"missing columns: {', '.join(missing)}")
+    rows = len(next(iter(columns.values()), ()))
     arrays: dict[str, pa.Array] = {
-        field.name: _array(columns[field.name], field.type) for field in known
+        field.name: _array(columns.get(field.name, [None] * rows), field.type) for field in known
     }
     for name in columns:
         if name not in arrays:
@@ -116,6 +120,10 @@ def read_table(path: Path, without: Collection[str] = ()) -> pa.Table:
     if "num_drafted" in table.column_names and "draft_levels" not in table.column_names:
         place = table.column_names.index("num_drafted") + 1
         table = table.add_column(place, "draft_levels", table.column("num_drafted"))
+    if "other_s" in table.column_names:
+        place = table.column_names.index("other_s") + 1
+        for name in set(_LATER) - {*table.column_names, *without}:
+            table = table.add_column(place, name, pa.nulls(len(table), pa.float64()))
     return table
 
 

@@ -10,8 +10,6 @@ import torch
 from specbench.backends.base import Backend, Divergence, TieMeasure
 from specbench.engine.request import Generation, Request
 from specbench.errors import SpecbenchError
-from specbench.measure import nvml
-from specbench.measure.memory import PeakMemory, capacity_bytes
 from specbench.records.schema import Cell, CellRecord
 from specbench.records.store import RunWriter
 from specbench.records.summary import summarize
@@ -21,6 +19,7 @@ from specbench.sweep.failures import in_one_line, status_of
 from specbench.sweep.report import Reporter
 from specbench.sweep.requests import limits_of
 from specbench.sweep.verdict import DIVERGED, judge
+from specbench.sweep.watching import CellWatch
 
 Tables = tuple[Columns, Columns]
 
@@ -75,15 +74,10 @@ class BlockRunner:
         self, cell: Cell, cells: Sequence[Cell], requests: Sequence[Request]
     ) -> CellRecord:
         """Run one cell and write it; a failure is written too."""
-        uuid = nvml.uuid_of(self.backend.device)
-        memory, energy = PeakMemory(self.backend.device), nvml.EnergyMeter(uuid=uuid)
+        watch = CellWatch(self.backend)
         try:
-            if uuid is None:
-                with memory:
-                    generation = self.backend.generate(cell, requests, self.limits)
-            else:
-                with memory, energy:
-                    generation = self.backend.generate(cell, requests, self.limits)
+            with watch:
+                generation = self.backend.generate(cell, requests, self.limits)
         except Exception as error:
             return self._failed(cell, error)
         try:
@@ -92,12 +86,7 @@ class BlockRunner:
             raise
         except Exception as error:
             return self._failed(cell, error)
-        record = record.updated(
-            memory_peak_bytes=memory.peak_bytes,
-            memory_capacity_bytes=capacity_bytes(self.backend.device),
-            energy_j=energy.energy_j if uuid else None,
-            gpu=nvml.read(uuid=uuid).to_dict() if uuid else None,
-        )
+        record = record.updated(**watch.fields(record, generation))
         self.writer.write_cell(record, generation.rounds, generation.requests)
         return record
 
@@ -158,8 +147,14 @@ class BlockRunner:
         ]
 
     def _cost(self, cell: Cell) -> dict[str, float | None]:
-        peak = self.writer.manifest.bandwidth_bytes_per_s
-        return {**self.backend.cost(cell), "peak_bandwidth_bytes_per_s": peak}
+        facts = self.writer.manifest
+        return {
+            **self.backend.cost(cell),
+            "peak_bandwidth_bytes_per_s": facts.bandwidth_bytes_per_s,
+            "peak_read_bytes_per_s": facts.read_bandwidth_bytes_per_s,
+            "peak_flops_per_s": facts.matmul_flops_per_s,
+            "timing_s_per_step": facts.timing.get("seconds_per_step"),
+        }
 
     def _failed(self, cell: Cell, error: Exception) -> CellRecord:
         """A failure as a record; memory is given back before the next cell."""

@@ -16,9 +16,11 @@ import torch
 
 from specbench.backends.base import Backend, EngineOptions, make_backend
 from specbench.checkup import what_spoils
+from specbench.engine.round import MARKS_PER_STEP
 from specbench.errors import SpecbenchError
 from specbench.measure import device as machine
-from specbench.measure.bandwidth import copy_bandwidth, matmul_rate
+from specbench.measure.bandwidth import copy_bandwidth, matmul_rate, read_bandwidth
+from specbench.measure.clock import clock_for, seconds_per_mark
 from specbench.records import provenance
 from specbench.records.schema import Cell, Manifest
 from specbench.records.store import RunWriter
@@ -100,7 +102,9 @@ def _measure(
     if backend.in_process and writer.manifest.bandwidth_bytes_per_s is None:
         dtype = getattr(torch, backend.target_facts["dtype"])
         writer.manifest.bandwidth_bytes_per_s = copy_bandwidth(backend.device)
+        writer.manifest.read_bandwidth_bytes_per_s = read_bandwidth(backend.device)
         writer.manifest.matmul_flops_per_s = matmul_rate(backend.device, dtype)
+        writer.manifest.timing = timing_facts(backend.device)
         writer.write_manifest()
     _say_what_spoils(backend.device, writer, report)
     numbers = {cell.cell_id: index for index, cell in enumerate(grid.cells, 1)}
@@ -124,6 +128,16 @@ def _say_what_spoils(device: str, writer: RunWriter, report: Reporter) -> None:
     kept = writer.manifest.warnings
     writer.manifest.warnings = list(dict.fromkeys([*kept, *said]))
     writer.write_manifest()
+
+
+def timing_facts(device: str) -> dict[str, Any]:
+    """How rounds are timed, and the seconds of the host that it adds to each."""
+    clock = clock_for(device)
+    return {
+        "method": clock.method,
+        "marks_per_step": MARKS_PER_STEP,
+        "seconds_per_step": MARKS_PER_STEP * seconds_per_mark(clock),
+    }
 
 
 def load_workloads(config: SweepConfig) -> list[Workload]:

@@ -44,6 +44,7 @@ def copied(old: str, new: str) -> Path:
 def at_home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SPECBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(runner, "copy_bandwidth", lambda device: 1e10)
+    monkeypatch.setattr(runner, "read_bandwidth", lambda device: 2e10)
     monkeypatch.setattr(runner, "matmul_rate", lambda device, dtype: 1e11)
     monkeypatch.chdir(home)
     threads = torch.get_num_threads()

@@ -242,6 +242,7 @@ def elsewhere(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPECBENCH_CACHE", str(home / "cache"))
     monkeypatch.setattr(runner, "copy_bandwidth", lambda device: 1e10)
+    monkeypatch.setattr(runner, "read_bandwidth", lambda device: 2e10)
     monkeypatch.setattr(runner, "matmul_rate", lambda device, dtype: 1e11)
     threads = torch.get_num_threads()
     yield lambda line: line.format(home=home).split()

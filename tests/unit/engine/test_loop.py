@@ -87,6 +87,7 @@ def test_every_column_of_a_ragged_batch_with_a_refill():
         "draft_s": [3 * DRAFT_S] * 6 + [2 * DRAFT_S],
         "verify_s": [FORWARD_S + 4 * PER_TOKEN_S] * 6 + [FORWARD_S + 3 * PER_TOKEN_S],
         "other_s": [COMMIT_S] * 7,
+        "sampling_s": [0.0] * 7,
         "active_rows": [2, 2, 2, 2, 2, 2, 1],
         "replayed": [False] * 7,
     }

@@ -100,22 +100,5 @@ def test_process_ids_of_another_namespace_are_not_guessed_at(monkeypatch: pytest
     assert "container" in reading.reasons["foreign_processes"]
 
 
-def test_energy_is_the_difference_over_the_region(monkeypatch: pytest.MonkeyPatch):
-    fake = install(monkeypatch, FakeNvml())
-    with nvml.EnergyMeter() as meter:
-        fake.energy_mj += 12_345
-    assert meter.energy_j == pytest.approx(12.345)
-    assert meter.reason is None
-    assert fake.open_sessions == 0
-
-
-def test_energy_without_the_counter_is_none_with_the_reason(monkeypatch: pytest.MonkeyPatch):
-    install(monkeypatch, FakeNvml(unsupported=("nvmlDeviceGetTotalEnergyConsumption",)))
-    with nvml.EnergyMeter() as meter:
-        pass
-    assert meter.energy_j is None
-    assert meter.reason == "NVML: Not Supported"
-
-
 def test_the_cpu_has_no_uuid():
     assert nvml.uuid_of("cpu") is None

@@ -121,6 +121,7 @@ def test_short_stretches_have_energy_and_no_means(monkeypatch: pytest.MonkeyPatc
     found = sampler.counters
     assert found.energy_j == pytest.approx(60.0)
     assert found.dram_utilization is None
+    assert found.looks == 4
     assert found.dram_bytes_per_s is None
     assert found.memory_utilization is None
     assert "0.1 s" in found.reasons["gpm"]
@@ -135,6 +136,8 @@ def test_shares_are_weighted_by_their_seconds(monkeypatch: pytest.MonkeyPatch):
             fake.pass_time(seconds, dram=dram)
             sampler.pause()
     assert sampler.counters.dram_utilization == pytest.approx(0.3)
+    assert sampler.counters.looks == 0
+    assert sampler.counters.dram_bytes_per_s == pytest.approx(0.3 * RATE)
     assert sampler.counters.gpm_seconds == pytest.approx(4.0)
 
 

@@ -16,6 +16,7 @@ from tests.unit.sweep.fakes import Sweep
 @pytest.fixture(autouse=True)
 def own_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(runner, "copy_bandwidth", lambda device: 1e10)
+    monkeypatch.setattr(runner, "read_bandwidth", lambda device: 2e10)
     monkeypatch.setattr(runner, "matmul_rate", lambda device, dtype: 1e11)
     monkeypatch.setattr(runner, "what_spoils", lambda device: [])
     monkeypatch.setenv("SPECBENCH_CACHE", str(tmp_path / "cache"))

@@ -82,6 +82,7 @@ MOMENTS = {
 
 def main(root: Path, target: str, prompts: str) -> None:
     runner.copy_bandwidth = lambda device: 1e10  # type: ignore[assignment]
+    runner.read_bandwidth = lambda device: 2e10  # type: ignore[assignment]
     runner.matmul_rate = lambda device, dtype: 1e11  # type: ignore[assignment]
 
     def sweep(folder: Path) -> None:

@@ -102,6 +102,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_chat: Path) -> Run:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SPECBENCH_CACHE", str(folder / "cache"))
         patched.setattr("specbench.sweep.runner.copy_bandwidth", lambda device: 1e10)
+        patched.setattr("specbench.sweep.runner.read_bandwidth", lambda device: 2e10)
         patched.setattr("specbench.sweep.runner.matmul_rate", lambda device, dtype: 1e11)
         return measured(folder, tiny_chat, tasks=[str(prompts)], batch_sizes=[1, 3])[0]
 

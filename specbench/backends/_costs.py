@@ -1,0 +1,55 @@
+"""What forwards of a target and a drafter move and compute.
+
+The names are those of :data:`specbench.records.traffic.Cost`.
+"""
+
+from __future__ import annotations
+
+from specbench.drafters.base import Drafter
+from specbench.models.description import held_bytes
+from specbench.models.target import LanguageModel
+from specbench.theory.traffic import Traffic
+
+Costs = dict[str, float | None]
+
+
+def target_costs(traffic: Traffic | None) -> Costs:
+    """Of what is not simply read once per forward; nothing of an architecture that is not known."""
+    if traffic is None:
+        return {}
+    return {
+        "expert_bytes": traffic.experts.num_bytes,
+        "num_experts": traffic.experts.count,
+        "active_experts": traffic.experts.active,
+        "lookup_bytes": traffic.lookup_bytes,
+        "multiplied_weights": traffic.multiplied,
+        "attention_flops_per_pair": traffic.attention_flops,
+    }
+
+
+def drafter_costs(
+    drafter: Drafter | None, target: LanguageModel, kv_bytes_per_token: float | None
+) -> Costs:
+    """Of a drafter's steps, and of what it adds to memory; zeros of plain decoding.
+
+    Args:
+        kv_bytes_per_token: of the target's cache.
+    """
+    if drafter is None:
+        return {
+            "drafter_weight_bytes": 0,
+            "drafter_held_bytes": 0,
+            "drafter_kv_bytes_per_token": 0,
+            "drafter_one_step": False,
+        }
+    own = drafter.cache.bytes_per_token if drafter.cache is not None else 0
+    read = own
+    if drafter.shared_layers and kv_bytes_per_token is not None:
+        read = kv_bytes_per_token * drafter.shared_layers / target.config.num_hidden_layers
+    return {
+        "drafter_weight_bytes": drafter.weight_bytes,
+        "drafter_held_bytes": held_bytes(drafter.modules, beyond=target.model),
+        "drafter_kv_bytes_per_token": own,
+        "drafter_kv_read_bytes_per_token": read,
+        "drafter_one_step": drafter.one_step,
+    }
