@@ -11,7 +11,7 @@ known is a dash.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 MISSING = "-"
 
@@ -74,6 +74,17 @@ def with_interval(value: float | None, ends: tuple[float, float] | None, digits:
     if value is None or ends is None:
         return number(value, digits)
     return f"{number(value, digits)} {interval(ends, digits)}"
+
+
+def span(values: Iterable[float | None], form: str) -> str:
+    """The least and the most of what is known, or a dash where nothing is.
+
+    >>> span([0.3, None, 0.1], "{:.0%}"), span([0.3], "{:.0%}")
+    ('10% to 30%', '30%')
+    """
+    known = [value for value in values if value is not None]
+    ends = dict.fromkeys(form.format(end) for end in (min(known), max(known))) if known else ()
+    return " to ".join(ends) or MISSING
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specbench.analysis.fit import GammaFit, GroupFit, GroupKey, RunFit, Setting
+from specbench.analysis.machine import MachineUse, cost_of, forward_of, machine_of, machine_uses
 from specbench.analysis.pooling import Group, groups
 from specbench.analysis.replayed import readable_traces
 from specbench.records.reading import Run
@@ -100,6 +101,7 @@ class Limits:
     verification: tuple[VerifyLimit, ...]
     drafting: tuple[DraftingLimit, ...]
     lacking: tuple[str, ...]
+    uses: tuple[MachineUse, ...] = ()
 
 
 def limits_of(run: Run, fitted: RunFit) -> Limits:
@@ -109,9 +111,9 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
         SpecbenchError: the recorded uncertainty or traces can't be read.
     """
     facts = run.manifest
-    machine = Machine(facts.bandwidth_bytes_per_s, facts.matmul_flops_per_s)
+    machine = machine_of(facts)
     parameters = facts.target.get("parameters")
-    usable = (cell for cell in run.cells if cell.cell_id not in fitted.unusable)
+    usable = [cell for cell in run.cells if cell.cell_id not in fitted.unusable]
     by_key = {group.key: group for group in groups(usable)}
     pairs = [(fit, by_key[fit.key]) for fit in fitted.groups]
     steps: dict[Setting, StepLimit] = {}
@@ -137,24 +139,26 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
         tuple(limit for limit in verification if limit is not None),
         tuple(drafting),
         tuple(_lacking(machine, parameters, steps, fitted, known)),
+        machine_uses(usable, machine),
     )
 
 
 def _step(group: Group, machine: Machine, parameters: int | None) -> StepLimit | None:
     timed = [cell for cell in group.baselines if _step_s(cell) and cell.num_rounds]
     moved = [cell.bytes_per_target_forward for cell in timed if cell.bytes_per_target_forward]
-    weights = _cost(timed, "weight_bytes")
+    weights = cost_of(timed, "weight_bytes")
     if not timed or not moved or weights is None or not parameters:
         return None
     count = sum(cell.num_rounds or 0 for cell in timed)
     step_s = sum((_step_s(cell) or 0.0) * (cell.num_rounds or 0) for cell in timed) / count
-    forward = Forward(weights, max(sum(moved) / len(moved) - weights, 0.0), float(parameters))
+    rows = group.key.setting.batch_size
+    forward = forward_of(timed, weights, sum(moved) / len(moved), parameters)
     return StepLimit(
         group.key.setting,
         step_s,
         forward,
-        machine.moving_s(forward),
-        machine.computing_s(forward, group.key.setting.batch_size),
+        machine.moving_s(forward, rows),
+        machine.computing_s(forward, rows),
         machine.compute_bound_from(forward),
     )
 
@@ -253,8 +257,3 @@ def _step_s(cell: CellRecord) -> float | None:
     parts = (cell.draft_s, cell.verify_s, cell.other_s)
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
-
-
-def _cost(cells: Sequence[CellRecord], name: str) -> float | None:
-    values = [((cell.model_extra or {}).get("cost") or {}).get(name) for cell in cells]
-    return next((float(value) for value in values if value is not None), None)

@@ -6,7 +6,9 @@ model_alpha: what the chosen model says. Chains only.
 
 ``forwards``: run, the setting's columns; drafter ("none" for plain decoding) and gamma, tokens of
 all rows in one target forward, forward_s (mean of a cell), weight_bytes, kv_bytes, parameters,
-bandwidth_bytes_per_s, matmul_flops_per_s. One row per finished cell that was timed and can be used.
+expert_bytes, num_experts and active_experts, attention_flops per token, bandwidth_bytes_per_s,
+matmul_flops_per_s; roofline_s, what a verifying forward would take if v were the roofline's. One
+row per finished cell that was timed and can be used.
 
 Missing numbers are NaN.
 """
@@ -21,16 +23,20 @@ from specbench.analysis.fit import RunFit, Setting
 from specbench.analysis.limits import StepLimit, limits_of
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
+from specbench.theory.limits import Machine
 
 _POSITION_NUMBERS = ("alpha", "alpha_low", "alpha_high", "iid_alpha", "model_alpha")
+_NEEDS = (
+    *("weight_bytes", "kv_bytes", "parameters", "attention_flops"),
+    *("expert_bytes", "num_experts", "active_experts"),
+)
 _FORWARD_NUMBERS = (
     "tokens",
     "forward_s",
-    "weight_bytes",
-    "kv_bytes",
-    "parameters",
+    *_NEEDS,
     "bandwidth_bytes_per_s",
     "matmul_flops_per_s",
+    "roofline_s",
 )
 _KEYS = ("run", *Setting._fields, "drafter")
 
@@ -74,7 +80,8 @@ def forwards_frame(run: Run, fitted: RunFit, name: str | None = None) -> pd.Data
     Args:
         name: what to call the run, if its own name won't do.
     """
-    steps = {step.setting: step for step in limits_of(run, fitted).steps}
+    limits = limits_of(run, fitted)
+    steps = {step.setting: step for step in limits.steps}
     rows = [
         {
             "run": name or fitted.name,
@@ -85,8 +92,9 @@ def forwards_frame(run: Run, fitted: RunFit, name: str | None = None) -> pd.Data
             "tokens": cell.batch_size * (1.0 + (cell.num_drafted or 0) / cell.num_rounds),
             "forward_s": cell.verify_s,
             **_needs(steps.get(Setting.of(cell))),
-            "bandwidth_bytes_per_s": run.manifest.bandwidth_bytes_per_s,
-            "matmul_flops_per_s": run.manifest.matmul_flops_per_s,
+            "bandwidth_bytes_per_s": limits.machine.bandwidth_bytes_per_s,
+            "matmul_flops_per_s": limits.machine.matmul_flops_per_s,
+            "roofline_s": _roofline_s(cell, steps.get(Setting.of(cell)), limits.machine),
         }
         for cell in run.cells
         if cell.num_rounds and _is_timed(cell) and cell.cell_id not in fitted.unusable
@@ -99,8 +107,27 @@ def _is_timed(cell: CellRecord) -> bool:
 
 
 def _needs(step: StepLimit | None) -> dict[str, float | None]:
-    names = ("weight_bytes", "kv_bytes", "parameters")
-    return {name: getattr(step.forward, name) if step else None for name in names}
+    if step is None:
+        return dict.fromkeys(_NEEDS)
+    forward = step.forward
+    return {
+        "weight_bytes": forward.weight_bytes,
+        "kv_bytes": forward.kv_bytes,
+        "parameters": forward.parameters,
+        "expert_bytes": forward.experts.num_bytes,
+        "num_experts": forward.experts.count,
+        "active_experts": forward.experts.active,
+        "attention_flops": forward.attention_flops,
+    }
+
+
+def _roofline_s(cell: CellRecord, step: StepLimit | None, machine: Machine) -> float | None:
+    """T1 times the roofline's v, of verification only."""
+    if step is None or cell.is_baseline or not cell.num_rounds:
+        return None
+    verified = 1.0 + (cell.num_drafted or 0) / cell.num_rounds
+    v = machine.v(step.forward, cell.batch_size, verified)
+    return None if v is None else v * step.step_s
 
 
 def _frame(

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from specbench.analysis.formats import MISSING, span
 from specbench.analysis.names import gamma_label, short_names
+from specbench.cli._machine_table import machine_document, machine_sentences, print_machine
 from specbench.cli._output import beside_label, number, print_table, wrapped
 
 if TYPE_CHECKING:
@@ -34,41 +36,35 @@ def _sentences(limits: Limits) -> list[str]:
     """Each limit beside what was measured, from the least to the most."""
     said = []
     if limits.steps:
-        times = _span([1e3 * step.step_s for step in limits.steps], "{:.3g}")
-        moving = _span([step.bandwidth_share for step in limits.steps], "{:.0%}")
-        computing = _span([step.compute_share for step in limits.steps], "{:.0%}")
+        times = span([1e3 * step.step_s for step in limits.steps], "{:.3g}")
+        moving = span([step.bandwidth_share for step in limits.steps], "{:.0%}")
+        computing = span([step.compute_share for step in limits.steps], "{:.0%}")
         parts = [f"a plain decoding step takes {times} ms"]
-        if moving != "-":
+        if moving != MISSING:
             parts.append(f"its bytes need {moving} of that at the measured peak bandwidth")
-        if computing != "-":
+        if computing != MISSING:
             parts.append(f"its operations {computing} at the measured matmul rate")
         said.append("; ".join(parts))
     known = [limit for limit in limits.verification if limit.roofline is not None]
     if known:
         measured, roofline = (
-            _span([getattr(limit, name) for limit in known], "{:.2f}") for name in ("v", "roofline")
+            span([getattr(limit, name) for limit in known], "{:.2f}") for name in ("v", "roofline")
         )
         said.append(f"v is measured at {measured}; by the roofline it would be {roofline}")
     if limits.drafting:
         accepted, reference = (
-            _span([getattr(limit, name) for limit in limits.drafting], "{:.2f}")
+            span([getattr(limit, name) for limit in limits.drafting], "{:.2f}")
             for name in ("accepted", "reference")
         )
         said.append(
             f"above T = 0 rounds accept {accepted} drafted tokens; the target's entropy sets "
             f"{reference} for as many verified ones (a reference, no bound)"
         )
-    return said
-
-
-def _span(values: Sequence[float | None], form: str) -> str:
-    """The least and the most of what is known, or a dash."""
-    known = [value for value in values if value is not None]
-    ends = dict.fromkeys(form.format(end) for end in (min(known), max(known))) if known else ["-"]
-    return " to ".join(ends)
+    return [*said, *machine_sentences(limits.uses)]
 
 
 def _print_tables(limits: Limits) -> None:
+    print_machine(limits.uses)
     if limits.steps:
         rows = [row for step in limits.steps for row in _step(step)]
         print_table("limits: a plain decoding step", _STEPS, rows)
@@ -119,6 +115,7 @@ def limits_document(limits: Limits) -> dict[str, Any]:
             }
             for limit in limits.drafting
         ],
+        "machine": [machine_document(use) for use in limits.uses],
         "lacking": list(limits.lacking),
     }
 

@@ -4,7 +4,9 @@ One panel per run and target. The flat line is the time that the forward's weigh
 measured peak bandwidth, the rising one that of its operations at the measured matmul rate: no
 forward is below both. Points are measured forwards of plain decoding (one token a row) and of
 verification, the median over cells of one batch size, drafter and gamma, with the lowest and the
-highest of them. What lies far above the roofline is launches, Python, attention or small kernels.
+highest of them. What lies far above the roofline is launches, Python, attention or small kernels. A
+dash stands where verification would be if v were the roofline's: its measured v over the roofline's
+is the way from the dash to the point.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.records.schema import BASELINE_DRAFTER
 from specbench.theory.limits import Forward, Machine
+from specbench.theory.traffic import Experts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,9 +99,10 @@ def _roofline(axis: Axes, panel: pd.DataFrame, low: float, high: float) -> list[
     """Both limits, of the weights alone (K/V differ between cells); where they start and end."""
     first = panel.iloc[0]
     machine = Machine(float(first["bandwidth_bytes_per_s"]), float(first["matmul_flops_per_s"]))
-    forward = Forward(float(first["weight_bytes"]), 0.0, float(first["parameters"]))
+    experts = Experts(*(first[name] for name in ("expert_bytes", "num_experts", "active_experts")))
+    forward = Forward(float(first["weight_bytes"]), 0.0, float(first["parameters"]), experts)
     tokens = np.geomspace(low, high, 64)
-    moving = np.full(tokens.size, machine.moving_s(forward) or np.nan)
+    moving = np.array([machine.moving_s(forward, count) or np.nan for count in tokens])
     computing = tokens * (machine.computing_s(forward, 1.0) or np.nan)
     axis.plot(tokens, 1e3 * moving, color=base.INK, linestyle=_MOVING, linewidth=1.2, zorder=2)
     axis.plot(tokens, 1e3 * computing, color=base.INK, linestyle=_COMPUTING, linewidth=1.2)
@@ -114,6 +118,7 @@ def _points(axis: Axes, panel: pd.DataFrame, sizes: dict[int, base.Series]) -> N
         middle=("forward_s", "median"),
         low=("forward_s", "min"),
         high=("forward_s", "max"),
+        roofline=("roofline_s", "median"),
     )
     for (size, kind), rows in cells.groupby(["batch_size", "kind"]):
         look = sizes[int(size)]
@@ -130,6 +135,15 @@ def _points(axis: Axes, panel: pd.DataFrame, sizes: dict[int, base.Series]) -> N
             elinewidth=0.9,
             capsize=2,
             zorder=3,
+        )
+        axis.plot(
+            rows["tokens"],
+            1e3 * rows["roofline"],
+            linestyle="none",
+            marker="_",
+            markersize=11,
+            color=look.colour,
+            zorder=2,
         )
 
 
@@ -148,4 +162,5 @@ def _legend(known: pd.DataFrame, sizes: dict[int, base.Series]) -> list[Line2D]:
         base.heading("Roofline"),
         Line2D([], [], color=base.INK, linestyle=_MOVING, label="weights at peak bandwidth"),
         Line2D([], [], color=base.INK, linestyle=_COMPUTING, label="operations at matmul rate"),
+        base.mark("_", "full", "verification, if v were the roofline's"),
     ]

@@ -43,7 +43,8 @@ def _facts(material: Material) -> Iterator[tuple[str, str]]:
     manifest = material.run.manifest
     device, target = manifest.device, manifest.target
     yield "Machine", ", ".join(_machine(material))
-    yield "Peak bandwidth", _rate(manifest.bandwidth_bytes_per_s, "GB/s, measured")
+    yield "Peak bandwidth", _rate(manifest.bandwidth_bytes_per_s, "GB/s of a copy, measured")
+    yield "Peak bandwidth of reading", _rate(manifest.read_bandwidth_bytes_per_s, "GB/s, measured")
     yield "Matmul rate", _rate(manifest.matmul_flops_per_s, "GFLOP/s, measured")
     yield (
         "Target",
