@@ -12,7 +12,7 @@ from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Request
 from specbench.measure.clock import CudaClock, HostClock, NoClock
 from tests.tiny import language_model, requests, run_cell
-from tests.unit.measure.fakes import FakeCuda
+from tests.unit.measure.fakes import FakeCuda, FakeEvent
 
 GAMMA = 3
 
@@ -88,6 +88,26 @@ def test_events_are_read_in_bulk_and_used_again(device: Device, monkeypatch: pyt
     assert steps > 60
     # per prompt four events of its admission; of the rounds never more than five at once
     assert events <= 4 * 4 + 5 * 4
+
+
+def test_reading_in_between_waits_for_no_work_of_the_round_that_just_ended(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+):
+    """What was recorded before the last transfer to the host has happened; later marks may not."""
+    monkeypatch.setattr(recorder, "MOST_UNRESOLVED", 4)
+    waits: list[tuple[int, int]] = []
+    synchronize = FakeEvent.synchronize
+
+    def noting(event: FakeEvent) -> None:
+        transfers = [place for place, call in enumerate(device.calls) if call == "tolist"]
+        waits.append((event.place, transfers[-1] if transfers else -1))
+        synchronize(event)
+
+    monkeypatch.setattr(FakeEvent, "synchronize", noting)
+    timed(device, None, length=24, batch_size=4)  # one admission of all, then rounds
+    in_between = waits[8:-1]  # admissions wait twice each, the end for the last round
+    assert len(in_between) >= 4
+    assert all(place < transfer for place, transfer in in_between)
 
 
 def test_reading_times_in_bulk_gives_what_reading_them_at_the_end_gives(
