@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from torch import Tensor
 from specbench.engine.loop import decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
-from specbench.measure import nvml
+from specbench.measure import counters, nvml
 from specbench.measure.bandwidth import copy_bandwidth, matmul_rate, read_bandwidth
 from specbench.measure.clock import Clock, CudaClock, NoClock, seconds_per_mark
 from specbench.measure.counters import Counters
@@ -90,12 +91,8 @@ def known_bytes(check: Checks) -> None:
     with Sampler(nvml.uuid_of(DEVICE)) as sampler:
         torch.cuda.synchronize()
         sampler.resume()
-        begin_s, begin, passes = time.perf_counter(), clock.mark(), 0
-        while time.perf_counter() - begin_s < 4.0:
-            for _ in range(50):
-                work()
-            passes += 50
-            torch.cuda.synchronize()
+        begin_s, begin = time.perf_counter(), clock.mark()
+        passes = busy(work, 4.0)
         ((device_s,),) = clock.spans([(begin, clock.mark())])
         host_s = time.perf_counter() - begin_s
         sampler.pause()
@@ -104,6 +101,31 @@ def known_bytes(check: Checks) -> None:
     apart = device_s / host_s - 1
     check(abs(apart) <= EVENTS, f"events {device_s:.3f} s, host {host_s:.3f} s ({apart:+.1%})")
     compare(check, "matrix-vector loop", size * passes / host_s, found)
+    windows(work, size)
+
+
+def busy(work: Callable[[], Tensor], seconds: float) -> int:
+    """Work for so long; returns how many times it was done."""
+    begin, passes = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        for _ in range(5):
+            work()
+        passes += 5
+        torch.cuda.synchronize()
+    return passes
+
+
+def windows(work: Callable[[], Tensor], size: int) -> None:
+    """What GPM sees in short windows: LEAST_GPM_S is a guess until this was looked at."""
+    for seconds in (0.01, 0.03, 0.1, 0.3, 1.0):
+        with patch.object(counters, "LEAST_GPM_S", 0.0), Sampler(nvml.uuid_of(DEVICE)) as sampler:
+            sampler.resume()
+            passes = busy(work, seconds)
+            sampler.pause()
+        found = sampler.counters
+        if found.dram_bytes_per_s is not None and found.seconds:
+            seen = found.dram_bytes_per_s * found.seconds / (size * passes)
+            print(f"     GPM over {1e3 * found.seconds:,.0f} ms sees {seen:.0%} of what moved")
 
 
 def multiply(matrix: Tensor, vector: Tensor) -> Callable[[], Tensor]:
