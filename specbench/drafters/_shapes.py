@@ -21,13 +21,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from specbench.drafters._tree import CHAIN, refuse_huge
 from specbench.drafters.base import Draft, Session
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
+from specbench.measure.transfer import to_device
 
 NodePath = tuple[int, ...]
 
@@ -171,9 +171,9 @@ def draft_shape(
     shape = shape.cut(logits.shape[1], logits.shape[2])
     guesses = logits.topk(1 + max(map(max, shape.paths)), dim=-1).indices  # [B, L, k]
     form = [(len(path) - 1, path[-1]) for path in shape.paths]
-    levels, ranks = torch.tensor(form, device=logits.device).unbind(dim=1)
+    levels, ranks = to_device(form, logits.device).unbind(dim=1)
     tokens = guesses[:, levels, ranks]  # [B, N]
-    parents = torch.tensor(shape.parents, device=logits.device).expand_as(tokens)
+    parents = to_device(shape.parents, logits.device).expand_as(tokens)
     active = [row.active for row in session.rows.slots]
     return Draft(
         tokens if ids is None else ids[tokens],

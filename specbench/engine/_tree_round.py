@@ -12,6 +12,7 @@ from torch import Tensor
 
 from specbench.drafters.base import Draft, Session
 from specbench.engine.round import Outcome
+from specbench.measure.transfer import to_device
 from specbench.models.target import Output
 from specbench.models.tree import Tree
 from specbench.sampling.tree import TreeVerdict, verify_tree_greedy, verify_tree_sampled
@@ -44,7 +45,7 @@ def _judge(
     assert draft.parents is not None
     assert draft.levels is not None
     sampling, uniforms = session.sampling, session.rows.uniforms
-    num_drafted = torch.tensor(draft.lengths, device=logits.device)
+    num_drafted = to_device(draft.lengths, logits.device)
     levels = max(draft.levels)
     if sampling.greedy:
         choices = logits.argmax(dim=-1)

@@ -1,12 +1,14 @@
 """Turns rounds into columns: one row per prompt and round, one per request.
 
-Clock marks are turned into seconds late and many at once: on a GPU reading a time that has not come
-yet would wait, and those of rounds before the last one have.
+Clock marks and overlaps are read late and many at once: on a GPU reading what has not been computed
+yet would wait. Times are those of rounds before the last one; overlaps wait for the cell's end.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from torch import Tensor
 
 from specbench.engine.request import Generation, Request
 from specbench.engine.round import Round
@@ -33,6 +35,7 @@ class Recorder:
         self._rounds: dict[str, list[Any]] = {column: [] for column in ROUND_COLUMNS}
         self._steps: list[tuple[Any, ...]] = []  # seconds of each, of the last ones still marks
         self._resolved = 0
+        self._overlaps: list[Tensor | None] = []  # on the device until the cell has ended
         self._rounds_of: dict[int, int] = {}
         self._begun: dict[int, dict[str, Any]] = {}
         self._ended: dict[int, dict[str, Any]] = {}
@@ -58,7 +61,7 @@ class Recorder:
             emitted: [B] tokens committed after cuts.
             end: the clock's mark after the commit.
         """
-        overlap = result.measure_overlap()
+        self._overlaps.append(result.measure_overlap())
         active = sum(owner is not None for owner in owners)
         for slot, owner in enumerate(owners):
             if owner is None:
@@ -79,7 +82,6 @@ class Recorder:
                 num_evaluated=evaluated,
                 num_accepted=result.num_accepted[slot],
                 num_emitted=emitted[slot],
-                overlap=None if overlap is None else overlap[slot][:evaluated],
                 path=None if result.path is None else result.path[slot],
                 active_rows=active,
                 replayed=result.replayed,
@@ -109,6 +111,7 @@ class Recorder:
         for owner, step in zip(self._rounds["request"], self._rounds["step"], strict=True):
             self._append(**seconds[step])
             decode_s[owner] += sum(self._steps[step])
+        self._rounds["overlap"] = self._read_overlaps()
         requests: dict[str, list[Any]] = {}
         for index, request in enumerate(self.requests):
             fields = {
@@ -127,6 +130,15 @@ class Recorder:
     def _resolve(self) -> None:
         self._steps[self._resolved :] = self.clock.spans(self._steps[self._resolved :])
         self._resolved = len(self._steps)
+
+    def _read_overlaps(self) -> list[list[float] | None]:
+        """Per line the overlaps of its evaluated positions."""
+        steps = [None if overlap is None else overlap.tolist() for overlap in self._overlaps]
+        lines = (self._rounds[column] for column in ("step", "slot", "num_evaluated"))
+        return [
+            None if (rows := steps[step]) is None else rows[slot][:evaluated]
+            for step, slot, evaluated in zip(*lines, strict=True)
+        ]
 
     def _append(self, **fields: Any) -> None:
         for column, value in fields.items():

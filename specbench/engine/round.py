@@ -62,9 +62,9 @@ class Round:
     path: list[list[int]] | None = None
     replayed: bool = False
 
-    def measure_overlap(self) -> list[list[float]] | None:
-        """[B][N] chance that each drafted position is accepted; diagnostics, so call it untimed."""
+    def measure_overlap(self) -> Tensor | None:
+        """[B, N] chance that each drafted position is accepted; diagnostics, so call it untimed."""
         beta = self.overlap
         if beta is None and self.p is not None and self.q is not None:
             beta = overlap(self.p[:, :-1], self.q)
-        return None if beta is None else beta.tolist()
+        return beta

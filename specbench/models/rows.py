@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from specbench.measure.transfer import to_device
 from specbench.sampling.rng import Uniforms
 
 
@@ -43,7 +44,7 @@ class Rows:
     Args:
         batch_size: slots, B.
         capacity: the most tokens a row may ever hold, drafts included.
-        device: where tensors of tokens are made.
+        device: where tensors of tokens go.
     """
 
     def __init__(self, batch_size: int, capacity: int, device: torch.device) -> None:
@@ -70,4 +71,4 @@ class Rows:
         """[B, width] the last committed tokens of every row; a shorter row is padded behind."""
         tokens = [row.tokens[-width:] for row in self.slots]
         padded = [row + [0] * (width - len(row)) for row in tokens]
-        return torch.tensor(padded, device=self.device)
+        return to_device(padded, self.device)

@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specbench.measure.transfer import send
+
 Stream = Literal["draft", "accept", "residual"]
 STREAMS: tuple[Stream, ...] = ("draft", "accept", "residual")
 
@@ -35,13 +37,16 @@ def keyed_uniforms(seed: int, repeat: int, prompt_id: str, stream: str, length: 
 
 
 class Uniforms:
-    """The uniforms of every row of a batch, [B, capacity] per stream, filled when a row begins."""
+    """The uniforms of every row of a batch, [B, capacity] per stream, filled when a row begins.
+
+    They stay on the host, which knows the positions; what a round needs is sent.
+    """
 
     def __init__(self, batch_size: int, capacity: int, device: torch.device | str = "cpu") -> None:
         self.capacity = capacity
         self._keys: list[tuple[int, int, str] | None] = [None] * batch_size
         self._tables: dict[str, Tensor] = {}
-        self._device = device
+        self._device = torch.device(device)
         for stream in STREAMS:
             self._table(stream)
 
@@ -63,15 +68,14 @@ class Uniforms:
             sibling: for the how manieth child of a node; 0 is the stream itself.
         """
         rows = self._table(f"{stream}/{sibling}" if sibling else stream)
-        return torch.stack(
-            [row[start : start + width] for row, start in zip(rows, positions, strict=True)]
-        )
+        chosen = [row[start : start + width] for row, start in zip(rows, positions, strict=True)]
+        return send(torch.stack(chosen), self._device)
 
     def _table(self, name: str) -> Tensor:
         """[B, capacity]; made when first asked for, so that chains have no siblings' numbers."""
         if name not in self._tables:
             shape = (len(self._keys), self.capacity)
-            self._tables[name] = torch.zeros(shape, dtype=torch.float64, device=self._device)
+            self._tables[name] = torch.zeros(shape, dtype=torch.float64)
             for slot in range(len(self._keys)):
                 self._fill(name, slot)
         return self._tables[name]
@@ -79,5 +83,5 @@ class Uniforms:
     def _fill(self, name: str, slot: int) -> None:
         key = self._keys[slot]
         if key is not None:
-            numbers = torch.from_numpy(keyed_uniforms(*key, name, self.capacity))
-            self._tables[name][slot] = numbers.to(self._device)
+            numbers = keyed_uniforms(*key, name, self.capacity)
+            self._tables[name][slot] = torch.from_numpy(numbers)
