@@ -2,10 +2,10 @@
 
 The sweep calls, in this order::
 
-    backend.load(options, progress)            # once
-    backend.check(cells)                       # refuse what cannot work, before any measurement
-    backend.begin_block(requests, cells)       # shared prefill; warm-up, never counted
-    backend.generate(cell, requests, limits)   # once per cell
+    backend.load(options, progress)               # once
+    backend.check(cells)                          # refuse what cannot work, before any measurement
+    backend.begin_block(requests, cells, limits)  # shared prefill; warm-up, never counted
+    backend.generate(cell, requests, limits)      # once per cell
     backend.end_block()
     backend.close()
 
@@ -39,6 +39,8 @@ class EngineOptions:
         target: hub name, folder, GGUF file, or None for the embedded default.
         device, dtype, attention: as on the command line, ``auto`` included.
         ignore_eos: outputs are as long as they may be; a server must be able to.
+        cuda_graph: on CUDA, capture steps as graphs.
+        compile: compile the target's and draft models' steps.
     """
 
     target: str | None
@@ -46,6 +48,8 @@ class EngineOptions:
     dtype: str = "auto"
     attention: str = "auto"
     ignore_eos: bool = False
+    cuda_graph: bool = True
+    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class Backend(ABC):
         drafter_facts: the same of drafters with weights of their own, by SPEC; from :meth:`check`
             on.
         watch: told of the stretches in which :meth:`generate` decodes; set from outside.
+        captured: steps captured by model, and why those of others were not; None where none were
+            to be.
     """
 
     device: str
@@ -105,6 +111,7 @@ class Backend(ABC):
     target_facts: dict[str, Any]
     drafter_facts: dict[str, dict[str, Any]]
     watch: Watch = UNWATCHED
+    captured: dict[str, Any] | None = None
 
     in_process: bool = True
 
@@ -164,8 +171,11 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
-        """Prefill the block's prompts and warm up the shapes of its cells."""
+    def begin_block(
+        self, requests: Sequence[Request], cells: Sequence[Cell], limits: Limits
+    ) -> None:
+        """Prefill the block's prompts and warm up the shapes of its cells, which will be generated
+        within these limits."""
 
     @abstractmethod
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:

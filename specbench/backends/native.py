@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 
+from specbench.backends._capturing import capturing_for, one_per_size
 from specbench.backends._costs import drafter_costs, target_costs
 from specbench.backends._ties import TieMeter
 from specbench.backends.base import Backend, Divergence, EngineOptions, TieMeasure
@@ -18,6 +20,8 @@ from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.engine.teacher import trace_texts
 from specbench.measure.clock import clock_for
+from specbench.models.caches import Caches
+from specbench.models.compiling import require_compiler
 from specbench.models.description import held_bytes, traffic_of
 from specbench.models.few_rows import use_fast_order
 from specbench.models.rows import Rows
@@ -51,6 +55,9 @@ class NativeBackend(Backend):
         self.device = str(self.target.device)
         self.stop_tokens = self.target.stop_tokens
         self.context_limit = self.target.context_limit
+        if options.compile:
+            require_compiler(self.target.device)
+            self.target.compile()
         columns = use_fast_order(loaded.model)
         self.target_facts = {
             **loaded.provenance,
@@ -62,6 +69,8 @@ class NativeBackend(Backend):
             progress.note(notice)
         self.notices = [*loaded.notices, *unused]
         self._clock = clock_for(self.device)
+        self._capturing = capturing_for(self.target.device, options, progress)
+        self._caches = Caches(self._capturing)
         self._drafters: dict[str, Drafter] = {}
         self.drafter_facts = {}
         self._prefills: dict[str, Prefill] = {}
@@ -78,24 +87,35 @@ class NativeBackend(Backend):
                 if drafter.weights:
                     self.drafter_facts[text] = dict(drafter.weights)
 
-    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
+    def begin_block(
+        self, requests: Sequence[Request], cells: Sequence[Cell], limits: Limits
+    ) -> None:
         layers = self._hidden_layers(cells)
-        self._prefills = prefill_all(self.target, requests[:1], self._clock, layers)
-        self._warm_up(requests[0], cells)
-        self._prefills = prefill_all(self.target, requests, self._clock, layers)
+        first = [requests[0], *(one_per_size(requests) if self._capturing else [])]
+        self._caches.drop_others({cell.batch_size for cell in cells})
+        with self._open():
+            self._prefills = prefill_all(self.target, first, self._clock, layers, self._caches)
+            self._warm_up(requests, cells, limits)
+        if self._capturing is not None:
+            self.captured = self._capturing.facts()
+        self._prefills = prefill_all(self.target, requests, self._clock, layers, self._caches)
 
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
         decoder = self._decoder(cell, _longest(requests) + limits.max_new_tokens)
-        return decode(decoder, requests, self._prefills, limits, self.watch)
+        generation = decode(decoder, requests, self._prefills, limits, self.watch)
+        generation.notes = [*generation.notes, *self._late_notes()]
+        return generation
 
     def end_block(self) -> None:
         self._prefills = {}
 
     def greedy_outputs(self, requests: Sequence[Request], limits: Limits) -> list[list[int]]:
-        prefills = prefill_all(self.target, requests, self._clock)
-        session = self._session(SamplingParams(), 1, 0, _longest(requests) + limits.max_new_tokens)
-        decoder = Autoregressive(self.target, session, self._clock)
-        return decode(decoder, requests, prefills, limits).outputs
+        longest = _longest(requests) + limits.max_new_tokens
+        with self._open():
+            prefills = prefill_all(self.target, requests, self._clock, (), self._caches)
+            session = self._session(SamplingParams(), 1, 0, longest)
+            decoder = Autoregressive(self.target, session, self._clock)
+            return decode(decoder, requests, prefills, limits).outputs
 
     def cost(self, cell: Cell) -> dict[str, float | None]:
         prefill = next(iter(self._prefills.values()), None)
@@ -134,10 +154,11 @@ class NativeBackend(Backend):
             _sampling(cell), 1, gamma, longest + gamma, seed=cell.seed, repeat=cell.repeat
         )
         drafters = {cell.cell_id: (self._drafters[cell.drafter], cell.gamma) for cell in cells}
-        return trace_texts(self.target, drafters, requests, outputs, session, self._clock)
+        with self._open():
+            return trace_texts(self.target, drafters, requests, outputs, session, self._clock)
 
     def close(self) -> None:
-        del self.target, self._drafters, self._prefills
+        del self.target, self._drafters, self._prefills, self._caches
         self._ties = None
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
@@ -152,7 +173,10 @@ class NativeBackend(Backend):
         )
         use_fast_order(loaded.model)
         source = loaded.source
-        return LanguageModel(loaded.model, loaded.tokenizer, source.name, source.provenance)
+        model = LanguageModel(loaded.model, loaded.tokenizer, source.name, source.provenance)
+        if self._options.compile:
+            model.compile()
+        return model
 
     def _decoder(self, cell: Cell, longest: int) -> Decoder:
         sampling = _sampling(cell)
@@ -183,11 +207,18 @@ class NativeBackend(Backend):
     ) -> Session:
         capacity = longest + gamma + 1
         rows = Rows(batch_size, capacity, self.target.device)
-        cache = self.target.new_cache(batch_size, longest + drafted + 1)
-        return Session(rows, cache, sampling, capacity, gamma, seed, repeat)
+        cache = self._caches.take(self.target, batch_size, longest + drafted + 1)
+        return Session(rows, cache, sampling, capacity, gamma, seed, repeat, self._caches)
 
-    def _warm_up(self, request: Request, cells: Iterable[Cell]) -> None:
-        """A few tokens of every kind of cell, so that no first use is measured."""
+    def _open(self) -> AbstractContextManager[None]:
+        """Steps may be captured meanwhile: nothing is measured."""
+        return contextlib.nullcontext() if self._capturing is None else self._capturing.opened()
+
+    def _warm_up(self, requests: Sequence[Request], cells: Iterable[Cell], limits: Limits) -> None:
+        """Every shape that the cells can meet, so that no first use is measured."""
+        if self._capturing is not None:
+            self._rehearse(requests, cells, limits)
+        request = requests[0]
         for cell in cells:
             shape = (cell.drafter, cell.gamma, cell.batch_size, cell.temperature > 0)
             if shape in self._warm:
@@ -197,6 +228,27 @@ class NativeBackend(Backend):
             tokens = min(WARM_UP_TOKENS + cell.gamma, self.context_limit - len(request.token_ids))
             with contextlib.suppress(Exception):  # the cell will fail the same way, and say so
                 self.generate(cell, copies, Limits(max(1, tokens - cell.gamma)))
+
+    @torch.inference_mode()
+    def _rehearse(self, requests: Sequence[Request], cells: Iterable[Cell], limits: Limits) -> None:
+        """Let the cells' steps be captured, the largest first: its caches serve the rest."""
+        lengths = [len(request.token_ids) for request in one_per_size(requests)]
+        longest = _longest(requests) + limits.max_new_tokens
+        for cell in sorted(cells, key=self._size, reverse=True):
+            with contextlib.suppress(Exception):  # as in the warm-up
+                decoder = self._decoder(cell, longest)
+                if decoder.drafter is not None:
+                    decoder.drafter.start(decoder.session)
+                decoder.rehearse(lengths)
+
+    def _size(self, cell: Cell) -> tuple[int, int]:
+        """Grows with the slots that a cell needs in any cache."""
+        drafter = self._drafters.get(cell.drafter)
+        return (drafter.most_drafted(cell.gamma) if drafter else 0, cell.gamma)
+
+    def _late_notes(self) -> list[str]:
+        late = [] if self._capturing is None else self._capturing.take_late()
+        return [f"{step}: not captured before the cell, run as it is" for step in late]
 
 
 def _unused_settings(model: torch.nn.Module) -> list[str]:

@@ -10,21 +10,26 @@ beyond lies behind its last slot, unseen until it is overwritten.
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._guess import guess
+from specbench.drafters._pairs import read_pairs
 from specbench.drafters._shipped import weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead
+from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
+from specbench.models.extents import sizes
 from specbench.models.target import LanguageModel
 from specbench.models.tree import Tree
 from specbench.sampling.warp import SamplingParams
@@ -42,6 +47,7 @@ class StateDrafter(StepwiseDrafter):
     """
 
     cache: RowCache
+    _outputs: Tensor  # of the last step, or in a tree of all its nodes
 
     def __init__(
         self,
@@ -57,6 +63,9 @@ class StateDrafter(StepwiseDrafter):
         self.head = loaded.head
         self.embedding = loaded.embedding
         self.modules = (loaded.head, loaded.embedding)
+        self._attend = functools.partial(read_pairs, self.head, self.embedding)
+        self._name = spec.text
+        self._state_size, self._dtype = target.config.hidden_size, target.dtype
         self.needs_hidden_layers = tuple(sorted(set(loaded.layers)))
         self.device = target.device
         self.vocab_size = target.vocab_size
@@ -78,7 +87,7 @@ class StateDrafter(StepwiseDrafter):
     def start(self, session: Session) -> None:
         super().start(session)
         room = self.size.most_read(session.gamma) if self.size else 0
-        self.cache = RowCache(len(self.rows), session.capacity + room)
+        self.cache = session.caches.take(self.head, len(self.rows), session.capacity + room)
         self._unread: Tensor | None = None  # [B, gamma + 1, F] features of pairs not read yet
         self._num_unread = [1] * len(self.rows)
 
@@ -89,10 +98,20 @@ class StateDrafter(StepwiseDrafter):
         self._num_unread[slot] = 1
         length = features.shape[1] - 1
         if length > 0:
-            tokens = torch.tensor([self.rows[slot].tokens[1 : length + 1]], device=self.device)
+            tokens = to_device([self.rows[slot].tokens[1 : length + 1]], self.device)
             cache = RowCache(1, length)
             self._read(tokens, self._enter(features[:, :-1]), [0], cache)
             self.cache.restore(slot, cache.snapshot(0, length))
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        shortest, gamma = min(prompt_lengths), self.session.gamma
+        for width in range(1, gamma + 2):
+            self._rehearse_step(width, shortest, first=True)
+        if self.size is None and gamma > 1:
+            self._rehearse_step(1, shortest)
+        if self.size is not None:
+            for level in range(1, gamma):
+                self._rehearse_step(self.size.topk, shortest, num_nodes=1 + level * self.size.topk)
 
     def propose(self, gamma: int) -> Draft:
         self._lengths = self.rows.lengths
@@ -118,7 +137,7 @@ class StateDrafter(StepwiseDrafter):
     def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
         """One row per draft: each has the text's pairs, then its own outputs for states."""
         count, num_known = text.num_drafts, text.first + text.num_drafts - 2
-        tokens = torch.tensor([text.tokens], device=self.device)
+        tokens = to_device([text.tokens], self.device)
         known = RowCache(1, num_known)
         features = self._features(text.hidden)[None, :num_known]
         read = self._read(tokens[:, 1 : num_known + 1], self._enter(features), [0], known)
@@ -140,11 +159,9 @@ class StateDrafter(StepwiseDrafter):
     def _step(self, previous: Tensor | None, index: int) -> Tensor:
         """Read the tokens [B, 1] drafted last; returns the logits [B, V_draft] of the next."""
         if previous is None:
-            self._outputs = self._read_unread()
-        else:
-            starts = [length - 2 + index for length in self._lengths]
-            self._outputs = self._read(previous, self._outputs, starts, self.cache)
-        return self._logits(self._outputs)[:, 0]
+            return self._read_unread()[:, 0]
+        starts = [length - 2 + index for length in self._lengths]
+        return self._draft_step(previous, self._outputs, starts)[:, 0]
 
     def _tree_step(self, tokens: Tensor | None, place: Place | None) -> Tensor:
         """Read nodes [B, S] of the own tree; returns the logits [B, S, V_draft] after each.
@@ -152,14 +169,14 @@ class StateDrafter(StepwiseDrafter):
         The root's pair is the last one that is not a guess. ``_outputs`` holds those of all nodes.
         """
         if tokens is None or place is None:
-            self._outputs = self._read_unread()
-            return self._logits(self._outputs)
-        num_read, width = self._outputs.shape[1:]
-        states = self._outputs.gather(1, place.parents[..., None].expand(-1, -1, width))
+            return self._read_unread()
+        before = self._outputs
+        num_read, width = before.shape[1:]
+        states = before.gather(1, place.parents[..., None].expand(-1, -1, width))
         starts = [length - 2 + num_read for length in self._lengths]
-        outputs = self._read(tokens, states, starts, self.cache, place.tree)
-        self._outputs = torch.cat([self._outputs, outputs], dim=1)
-        return self._logits(outputs)
+        logits = self._draft_step(tokens, states, starts, tree=place.tree)
+        self._outputs = torch.cat([before, self._outputs], dim=1)
+        return logits
 
     def _keep(self, features: Tensor, slots: slice) -> None:
         """Store features [B', S, F] of pairs that the next draft will read."""
@@ -169,7 +186,7 @@ class StateDrafter(StepwiseDrafter):
         self._unread[slots, : features.shape[1]] = features
 
     def _read_unread(self) -> Tensor:
-        """Read the pairs committed since the last draft; returns each row's last output [B, 1, H].
+        """Read the pairs committed since the last draft; returns logits [B, 1, V_draft].
 
         An empty slot counts as one pair, whatever a row that was there left behind.
         """
@@ -184,37 +201,76 @@ class StateDrafter(StepwiseDrafter):
             for count, row in zip(counts, slots, strict=True)
         ]
         starts = [length - 1 - count for length, count in zip(self._lengths, counts, strict=True)]
-        states = self._enter(self._unread[:, :width])
-        outputs = self._read(torch.tensor(tokens, device=self.device), states, starts, self.cache)
-        if width == 1:
-            return outputs
-        last = torch.tensor(counts, device=self.device)[:, None] - 1
-        return outputs[torch.arange(len(counts), device=self.device)[:, None], last]
+        last = to_device([[count - 1] for count in counts], self.device)
+        features = self._unread[:, :width]
+        return self._draft_step(to_device(tokens, self.device), features, starts, last)
 
-    def _read(
+    def _draft_step(
         self,
         tokens: Tensor,
         states: Tensor,
         starts: Sequence[int],
-        cache: RowCache,
+        last: Tensor | None = None,
         tree: Tree | None = None,
     ) -> Tensor:
-        """Read pairs of tokens [B, S] and states [B, S, H] into slots starts[b] and following.
+        """Read pairs of tokens [B, S] and states [B, S, H] in one captured step; keep the outputs.
 
         Args:
+            last: [B, 1] in the first step of a draft: which pair of each row goes on alone, the
+                states being features [B, S, F].
             tree: the pairs are of its last S nodes; else they follow one another.
+
+        Returns:
+            logits [B, S, V_draft], or those of the ``last`` pairs [B, 1, V_draft].
         """
-        width = tokens.shape[1]
-        extent = cache.expect(starts, width, self.device)
-        start = torch.tensor(starts, device=self.device)
-        mask: Tensor | None = None
-        if tree is None:
-            positions = start[:, None] + torch.arange(width, device=self.device)  # [B, S]
-            if width > 1 or len(set(starts)) > 1:
-                slots = torch.arange(extent, device=self.device)
-                mask = slots <= positions[:, None, :, None]  # [B, 1, S, extent]
-        else:
-            roots = start - (tree.depths.shape[1] - width)
-            positions = roots[:, None] + tree.depths[:, -width:]
-            mask = tree.visible(roots, extent, width)[:, None]
-        return self.head(self.embedding(tokens), states, positions, cache, mask)
+        first, nodes = last is not None, [] if tree is None else [tree.depths, tree.ancestors]
+        form = (first, 0 if tree is None else tree.depths.shape[1])
+        given = [last] if last is not None else nodes
+
+        def step(
+            start: Tensor, extent: int, tokens: Tensor, states: Tensor, *given: Tensor
+        ) -> list[Tensor]:
+            entered = self._enter(states) if first else states
+            tree = Tree(*given) if nodes else None
+            outputs = self._attend(self.cache, start, extent, tokens, entered, tree)
+            if first and outputs.shape[1] > 1:
+                outputs = outputs.gather(1, given[0][..., None].expand(-1, -1, outputs.shape[2]))
+            return [outputs, self._logits(outputs)]
+
+        found = self.cache.run(self._name, form, step, starts, tokens, states, *given)
+        self._outputs, logits = found
+        return logits
+
+    def _read(
+        self, tokens: Tensor, states: Tensor, starts: Sequence[int], cache: RowCache
+    ) -> Tensor:
+        """Read pairs of tokens [B, S] and states [B, S, H] into slots starts[b] and following."""
+
+        def read(*given: Any) -> list[Tensor]:
+            return [self._attend(cache, *given)]
+
+        (outputs,) = cache.run(self._name, "read", read, starts, tokens, states)
+        return outputs
+
+    def _rehearse_step(
+        self, width: int, shortest: int, *, first: bool = False, num_nodes: int = 0
+    ) -> None:
+        """One kind of step with every extent that it may have.
+
+        Args:
+            width: pairs per row.
+            shortest: tokens that some row holds at least.
+            first: of a draft.
+            num_nodes: of the tree, or 0 for a chain.
+        """
+        num_rows = len(self.rows)
+        zeros = torch.zeros(num_rows, width, dtype=torch.long, device=self.device)
+        state = torch.zeros(
+            num_rows, width, self._state_size, dtype=self._dtype, device=self.device
+        )
+        features = self._features(dict.fromkeys(self.needs_hidden_layers, state))
+        states = features if first else self._enter(features)
+        tree = Tree.star(num_rows, num_nodes, self.device) if num_nodes else None
+        for extent in sizes(max(shortest, width, num_nodes), self.cache.num_slots):
+            starts = [extent - width] * num_rows
+            self._draft_step(zeros, states, starts, zeros[:, :1] if first else None, tree)

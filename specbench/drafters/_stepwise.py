@@ -48,6 +48,12 @@ class StepwiseDrafter(Drafter):
     def most_drafted(self, gamma: int) -> int:
         return self.size.most_drafted(gamma) if self.size else gamma
 
+    def draft_widths(self, gamma: int) -> Sequence[int]:
+        return super().draft_widths(gamma) if self.stop is None else range(1, gamma + 1)
+
+    def drafts_trees(self, gamma: int) -> bool:
+        return self.size is not None
+
     def start(self, session: Session) -> None:
         super().start(session)
         if self.stop is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from specbench import registry
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.models.cache import RowCache
+from specbench.models.caches import Caches
 from specbench.models.rows import Rows
 from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
@@ -110,6 +111,7 @@ class Session:
     Attributes:
         capacity: positions that a row may take, a draft of gamma levels included. A cache that
             holds trees needs more slots than that.
+        caches: where a drafter gets caches of its own from.
     """
 
     rows: Rows
@@ -119,6 +121,7 @@ class Session:
     gamma: int
     seed: int
     repeat: int
+    caches: Caches = field(default_factory=Caches)
 
 
 class Drafter(ABC):
@@ -176,10 +179,28 @@ class Drafter(ABC):
         """The most tokens that it drafts per row and round; a tree's nodes without the root."""
         return gamma
 
+    def draft_widths(self, gamma: int) -> Sequence[int]:
+        """How many tokens per row a draft may have: N of :class:`Draft`."""
+        return [self.most_drafted(gamma)]
+
+    def drafts_trees(self, gamma: int) -> bool:
+        """Whether its drafts have ``parents``."""
+        return False
+
     def start(self, session: Session) -> None:
         """A cell begins: all slots are empty."""
         self.session = session
         self.rows = session.rows
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        """Take every step that it may take in a cell, for steps to be captured before it.
+
+        Called after :meth:`start`, and only where steps are captured. What the rows hold, and what
+        they read and wrote, says nothing.
+
+        Args:
+            prompt_lengths: of the prompts to come.
+        """
 
     @abstractmethod
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:

@@ -8,7 +8,7 @@ ends a draft where the next token would not pay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
@@ -52,6 +52,9 @@ class EarlyExitDrafter(StepwiseDrafter):
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         """Nothing to read: the target's prefill filled the shared cache."""
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        self.model.rehearse(self.session.target_cache, 1, min(prompt_lengths))
 
     def propose(self, gamma: int) -> Draft:
         last = self.rows.last_tokens()

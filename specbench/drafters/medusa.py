@@ -26,6 +26,8 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import LoadedHead, count_medusa_heads, load_medusa
 from specbench.heads.medusa import MedusaHeads
+from specbench.measure.transfer import to_device
+from specbench.models.capture import StepShape
 from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
 
@@ -64,6 +66,8 @@ class MedusaDrafter(Drafter):
         self.needs_hidden_layers = loaded.layers
         (self._layer,) = loaded.layers
         self._notes = list(loaded.notes)
+        self._name = spec.text
+        self._state_size, self._dtype = target.config.hidden_size, target.dtype
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
@@ -91,6 +95,9 @@ class MedusaDrafter(Drafter):
         shape = self.shape_at(gamma)
         return len(shape.paths) if shape else gamma
 
+    def drafts_trees(self, gamma: int) -> bool:
+        return self.shape_at(gamma) is not None
+
     def start(self, session: Session) -> None:
         super().start(session)
         if session.gamma > len(self.heads):
@@ -108,7 +115,7 @@ class MedusaDrafter(Drafter):
 
     def propose(self, gamma: int) -> Draft:
         assert self._state is not None
-        logits = self.output.logits(self.heads(self._state, gamma))  # [gamma, B, V_draft]
+        logits = self._guess(self._state, gamma)  # [gamma, B, V_draft]
         shape = self.shape_at(gamma)
         if shape is not None:
             levels = logits.transpose(0, 1)
@@ -119,11 +126,25 @@ class MedusaDrafter(Drafter):
 
         return draft_chain(step, gamma, self.session, self.vocab_size, self.output.ids)
 
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        shape = (len(self.rows), self._state_size)
+        self._guess(torch.zeros(shape, dtype=self._dtype, device=self.device), self.session.gamma)
+
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:
         assert hidden is not None
-        last = torch.tensor(num_accepted, device=self.device)
+        last = to_device(num_accepted, self.device)
         rows = torch.arange(len(last), device=self.device)
         self._state = hidden[self._layer][rows, last]
+
+    def _guess(self, states: Tensor, gamma: int) -> Tensor:
+        """Logits [gamma, B, V_draft] from states [B, H], in one captured step."""
+
+        def step(states: Tensor) -> list[Tensor]:
+            return [self.output.logits(self.heads(states, gamma))]
+
+        steps = self.session.caches.steps(self.heads, len(states))
+        (logits,) = steps.run(StepShape(self._name, gamma), step, states)
+        return logits
 
     def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:
         last = text.first - 2  # of draft 0: the last token whose state is known

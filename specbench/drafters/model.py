@@ -23,6 +23,7 @@ from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
+from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
@@ -64,17 +65,30 @@ class ModelDrafter(StepwiseDrafter):
                 "Shorten the prompts, lower --max-new-tokens or --gamma, or use another drafter",
             )
         room = self.size.most_read(session.gamma) if self.size else 0
-        self.cache = self.model.new_cache(len(self.rows), session.capacity + room)
+        slots = session.capacity + room
+        self.cache = session.caches.take(self.model, len(self.rows), slots)
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         row = self.rows[slot]
         prompt = [min(token, self._last_id) for token in row.tokens[: row.prompt_length]]
-        cache = self.model.new_cache(1, len(prompt))
+        cache = self._prompt_cache(len(prompt))
         self.model.prefill(prompt, cache)
         self.cache.restore(slot, cache.snapshot(0, len(prompt)))
         self._cached[slot] = len(prompt)
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        shortest, gamma = min(prompt_lengths), self.session.gamma
+        for length in prompt_lengths:
+            self.model.prefill([0] * length, self._prompt_cache(length))
+        most_unread = gamma + 1 if self.size else 2
+        for width in range(1, most_unread + 1):
+            self.model.rehearse(self.cache, width, shortest, last_only=True)
+        if self.size is not None:
+            for level in range(1, gamma):
+                nodes = 1 + level * self.size.topk
+                self.model.rehearse(self.cache, self.size.topk, shortest, num_nodes=nodes)
 
     def propose(self, gamma: int) -> Draft:
         self._lengths_at_draft = lengths = self.rows.lengths
@@ -120,8 +134,11 @@ class ModelDrafter(StepwiseDrafter):
         logits = self.model.forward(tokens, self.cache, starts, last_only=whole).logits
         if whole:
             return logits[:, -1]
-        last = torch.tensor([min(n, unread) - 1 for n in lengths], device=logits.device)
+        last = to_device([min(n, unread) - 1 for n in lengths], logits.device)
         return logits[torch.arange(len(lengths), device=logits.device), last]
+
+    def _prompt_cache(self, length: int) -> RowCache:
+        return self.session.caches.for_prompt(self.model, length, self.model.context_limit)
 
     def _tree_step(self, tokens: Tensor | None, place: Place | None) -> Tensor:
         """Read nodes [B, S] of the own tree; returns the logits [B, S, V] after each."""

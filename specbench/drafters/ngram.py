@@ -9,7 +9,7 @@ vLLM and Hugging Face do. (Saxena 2023, prompt lookup decoding.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 from specbench.drafters.base import Draft, Drafter, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
+from specbench.measure.transfer import to_device
 from specbench.sampling.warp import SamplingParams
 
 
@@ -81,6 +82,9 @@ class NgramDrafter(Drafter):
             spec.choice("match", ("recent", "first")),
         )
 
+    def draft_widths(self, gamma: int) -> Sequence[int]:
+        return range(gamma + 1)
+
     def start(self, session: Session) -> None:
         super().start(session)
         self.indexes = [self._new_index() for _ in self.rows.slots]
@@ -93,7 +97,7 @@ class NgramDrafter(Drafter):
         drafts = [self._draft(slot, gamma) for slot in range(len(self.rows))]
         width = max(len(draft) for draft in drafts)
         padded = [draft + [0] * (width - len(draft)) for draft in drafts]
-        tokens = torch.tensor(padded, dtype=torch.long, device=self.rows.device)
+        tokens = to_device(padded, self.rows.device)
         return Draft(tokens.view(len(drafts), width), [len(draft) for draft in drafts])
 
     def guesses(self, text: Text, gamma: int, sampling: SamplingParams) -> Iterator[Guess]:

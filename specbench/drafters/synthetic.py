@@ -22,6 +22,7 @@ from torch import Tensor
 from specbench.drafters.base import Draft, Drafter, Host, Session, build_drafter, drafter_class
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
+from specbench.measure.transfer import to_device
 from specbench.sampling.rng import keyed_uniforms
 
 
@@ -98,6 +99,9 @@ class SyntheticDrafter(Drafter):
             cost=build_drafter(cost, host) if cost else None,
         )
 
+    def draft_widths(self, gamma: int) -> Sequence[int]:
+        return range(gamma + 1)
+
     def start(self, session: Session) -> None:
         super().start(session)
         self._coins: list[list[bool]] = [[] for _ in session.rows.slots]
@@ -114,6 +118,10 @@ class SyntheticDrafter(Drafter):
         self._coins[slot] = (uniforms < self.alpha).tolist()
         if self.cost:
             self.cost.begin(slot, hidden)
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        if self.cost:
+            self.cost.rehearse(prompt_lengths)
 
     def propose(self, gamma: int) -> Draft:
         if self.cost:
@@ -168,9 +176,7 @@ class SyntheticDrafter(Drafter):
 
     def _pad(self, tokens: list[list[int]], width: int, filler: int = 0) -> Tensor:
         padded = [row[:width] + [filler] * (width - len(row)) for row in tokens]
-        return torch.tensor(padded, dtype=torch.long, device=self.rows.device).view(
-            len(tokens), width
-        )
+        return to_device(padded, self.rows.device).view(len(tokens), width)
 
 
 DRAFTER = SyntheticDrafter

@@ -6,6 +6,8 @@ A slow baseline would be a fake speedup.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from specbench.drafters.base import Session
@@ -24,6 +26,10 @@ class Autoregressive:
         self.target = target
         self.session = session
         self.clock = clock
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        """Let the step be captured for every length that a row may have."""
+        self.target.rehearse(self.session.target_cache, 1, min(prompt_lengths))
 
     def round(self) -> Round:
         rows, sampling = self.session.rows, self.session.sampling

@@ -8,6 +8,7 @@ import torch
 
 from specbench.engine.request import Request
 from specbench.measure.clock import Clock
+from specbench.models.caches import Caches
 from specbench.models.target import LanguageModel, Prefill
 
 
@@ -17,19 +18,21 @@ def prefill_all(
     requests: Iterable[Request],
     clock: Clock,
     hidden_layers: Sequence[int] = (),
+    caches: Caches | None = None,
 ) -> dict[str, Prefill]:
     """Prefill every request alone; returns what was read by prompt id.
 
     Args:
         hidden_layers: whose states to keep for drafters, as in :meth:`LanguageModel.forward`.
+        caches: to read into; without, every prompt gets a cache of its own length.
     """
+    caches = caches or Caches()
     prefills = {}
     for request in requests:
         length = len(request.token_ids)
-        cache = target.new_cache(1, length)
+        cache = caches.for_prompt(target, length, target.context_limit)
         begin = clock.mark()
-        tokens = torch.tensor([list(request.token_ids)], device=target.device)
-        output = target.forward(tokens, cache, [0], last_only=True, hidden_layers=hidden_layers)
+        output = target.read_prompt(request.token_ids, cache, hidden_layers)
         end = clock.mark()
         prefills[request.prompt_id] = Prefill(
             snapshot=cache.snapshot(0, length),

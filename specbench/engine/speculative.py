@@ -13,6 +13,8 @@ Leviathan, Kalman and Matias 2023, algorithm 1, for a batch of rows that accept 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from specbench.drafters.base import Draft, Drafter, Session
 from specbench.engine._tree_round import settle_tree
 from specbench.engine.round import Outcome, Round
 from specbench.measure.clock import Clock
+from specbench.measure.transfer import to_device
 from specbench.models.target import LanguageModel, Output
 from specbench.models.tree import Tree
 from specbench.sampling.verify import Verdict, verify_greedy, verify_sampled
@@ -36,6 +39,18 @@ class Speculative:
         self.drafter = drafter
         self.session = session
         self.clock = clock
+
+    def rehearse(self, prompt_lengths: Sequence[int]) -> None:
+        """Let the steps be captured that a round may take, whatever is drafted and accepted."""
+        for width in self.drafter.draft_widths(self.session.gamma):
+            self.target.rehearse(
+                self.session.target_cache,
+                width + 1,
+                min(prompt_lengths),
+                hidden_layers=self.drafter.needs_hidden_layers,
+                num_nodes=width + 1 if self.drafter.drafts_trees(self.session.gamma) else 0,
+            )
+        self.drafter.rehearse(prompt_lengths)
 
     def round(self) -> Round:
         rows = self.session.rows
@@ -92,7 +107,7 @@ class Speculative:
     ) -> tuple[Verdict, Tensor | None]:
         """Apply the rule; also returns p [B, N + 1, V] where it was computed."""
         sampling, uniforms = self.session.sampling, self.session.rows.uniforms
-        num_drafted = torch.tensor(draft.lengths, device=logits.device)
+        num_drafted = to_device(draft.lengths, logits.device)
         if sampling.greedy:
             choices = logits.argmax(dim=-1)
             if draft.replay is not None:

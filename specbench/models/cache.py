@@ -12,12 +12,16 @@ no length of its own that could go stale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from transformers import Cache
+
+from specbench.measure.transfer import to_device
+from specbench.models.capture import Steps, StepShape
+from specbench.models.extents import round_up
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,15 @@ class RowCache(Cache):
     Args:
         num_rows: B.
         num_slots: tokens that a row can hold.
+        steps: captured over this memory, or None: every forward runs as it is, over exactly the
+            slots that are filled.
     """
 
-    def __init__(self, num_rows: int, num_slots: int) -> None:
+    def __init__(self, num_rows: int, num_slots: int, steps: Steps | None = None) -> None:
         super().__init__(layers=[])
         self.num_rows = num_rows
         self.num_slots = num_slots
+        self.steps = steps
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
         self._extent = 0
@@ -66,19 +73,68 @@ class RowCache(Cache):
             starts: [B] the slot of each row's first new token.
             width: new tokens per row.
         """
-        self._extent = max(starts) + width
-        if self._extent > self.num_slots:
-            raise ValueError(
-                f"slot {self._extent - 1} is beyond the cache's {self.num_slots} slots"
-            )
+        self._extent = self._last(starts, width)
         if len(set(starts)) == 1:
             self._common_start = starts[0]
         else:
             self._common_start = None
             offsets = torch.arange(width, device=device)
-            self._slots = torch.tensor(starts, device=device)[:, None] + offsets  # [B, S]
-            self._rows = torch.arange(self.num_rows, device=device)[:, None]
+            self._scatter(to_device(starts, device)[:, None] + offsets)
         return self._extent
+
+    def run(
+        self,
+        model: str,
+        form: Hashable,
+        function: Callable[..., Sequence[Tensor]],
+        starts: Sequence[int],
+        tokens: Tensor,
+        *inputs: Tensor,
+    ) -> Sequence[Tensor]:
+        """A forward over this cache: as it is, or through its captured steps.
+
+        Args:
+            model: whose forward it is, by name.
+            form: whatever else decides which tensors go in and come out.
+            function: called with starts [B] on the device, the slots that attention is to cover,
+                tokens and inputs; writes K/V by :meth:`update`.
+            starts: [B] the slot of each row's first new token.
+            tokens: [B, S].
+            inputs: whatever else varies, of fixed shapes.
+
+        Raises:
+            ValueError: a row would go beyond the last slot.
+        """
+        width, device = tokens.shape[1], tokens.device
+        if self.steps is None:
+            extent = self.expect(starts, width, device)
+            return function(to_device(starts, device), extent, tokens, *inputs)
+        extent = round_up(self._last(starts, width))
+
+        def step(start: Tensor, *given: Tensor) -> Sequence[Tensor]:
+            self._expect_at(start, width, extent)
+            return function(start, extent, *given)
+
+        shape = StepShape(model, width, extent, form)
+        return self.steps.run(shape, step, to_device(starts, device), tokens, *inputs)
+
+    def _expect_at(self, start: Tensor, width: int, extent: int) -> None:
+        """As :meth:`expect`, but nothing here depends on the numbers in start [B]."""
+        self._extent = extent
+        self._common_start = None
+        self._scatter(start[:, None] + torch.arange(width, device=start.device))
+
+    def _last(self, starts: Sequence[int], width: int) -> int:
+        """How many slots are filled by ``width`` tokens per row from starts."""
+        last = max(starts) + width
+        if last > self.num_slots:
+            raise ValueError(f"slot {last - 1} is beyond the cache's {self.num_slots} slots")
+        return last
+
+    def _scatter(self, slots: Tensor) -> None:
+        """Write the next forward's tokens to slots [B, S]."""
+        self._slots = slots
+        self._rows = torch.arange(self.num_rows, device=slots.device)[:, None]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object
@@ -97,6 +153,11 @@ class RowCache(Cache):
             values[self._rows, :, self._slots] = value_states.transpose(1, 2)
         return keys[:, :, : self._extent], values[:, :, : self._extent]
 
+    @property
+    def all_seen(self) -> bool:
+        """Whether the next forward is over one token per row, which sees all slots covered."""
+        return self._common_start is not None and self._extent == self._common_start + 1
+
     def keep_path(self, starts: Sequence[int], paths: Tensor) -> None:
         """Move the accepted nodes of a tree to where their positions want them.
 
@@ -107,7 +168,7 @@ class RowCache(Cache):
         """
         if not self.keys:
             return
-        roots = torch.tensor(starts, device=paths.device)[:, None]
+        roots = to_device(starts, paths.device)[:, None]
         rows = torch.arange(self.num_rows, device=paths.device)[:, None]
         old, new = roots + paths, roots + torch.arange(paths.shape[1], device=paths.device)
         for stored in (*self.keys, *self.values):
@@ -128,6 +189,16 @@ class RowCache(Cache):
                 self.values.append(self._allocate(values))
             self.keys[layer][row, :, : keys.shape[2]] = keys[0]
             self.values[layer][row, :, : values.shape[2]] = values[0]
+
+    @torch.inference_mode()
+    def clear(self) -> None:
+        """Zeros, as in a new cache; the memory stays where it is."""
+        for stored in (*self.keys, *self.values):
+            stored.zero_()
+
+    def free(self) -> None:
+        """Give the memory back, even if somebody still holds the cache, which is of no more use."""
+        self.keys, self.values, self.steps = [], [], None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """The longest row's slots in use: some models size their masks by it before ignoring it."""

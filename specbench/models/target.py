@@ -7,21 +7,27 @@ transformers releases and architectures, and adds nothing else: the forward is t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache, Snapshot
+from specbench.models.compiling import compiled
+from specbench.models.extents import round_up, sizes
 from specbench.models.support import cache_argument, context_limit, require_rollback
 from specbench.models.tree import Tree
 
 
 @dataclass(frozen=True)
 class Output:
-    """Logits [B, S, V] and, where asked for, the states entering the named layers [B, S, H]."""
+    """Logits [B, S, V] and, where asked for, the states entering the named layers [B, S, H].
+
+    From a cache with captured steps they hold until the next forward over it: copy what is kept.
+    """
 
     logits: Tensor
     hidden: dict[int, Tensor]
@@ -75,6 +81,7 @@ class LanguageModel:
         self.dtype: torch.dtype = model.get_output_embeddings().weight.dtype
         accepted = inspect.signature(model.forward).parameters
         self._cache_argument = cache_argument(accepted, model.config, name)
+        self._call: Callable[..., Any] = model  # of captured steps
 
     @property
     def stop_tokens(self) -> frozenset[int]:
@@ -124,32 +131,128 @@ class LanguageModel:
             tree: the tokens are its last S nodes, and the slots before hold its other ones: each
                 token sees what is before the root, its ancestors and itself.
         """
+        layers = tuple(hidden_layers)
+        nodes = [] if tree is None else [tree.depths, tree.ancestors]
+        call = self.model if cache.steps is None else self._call
+
+        def read(start: Tensor, extent: int, tokens: Tensor, *nodes: Tensor) -> list[Tensor]:
+            positions, mask = self._place(start, extent, tokens, Tree(*nodes) if nodes else None)
+            return self._read(call, tokens, positions, mask, cache, int(last_only), layers)
+
+        form = (last_only, layers, 0 if tree is None else tree.depths.shape[1])
+        return _output(layers, cache.run(self.name, form, read, starts, tokens, *nodes))
+
+    @torch.inference_mode()
+    def read_prompt(
+        self, token_ids: Sequence[int], cache: RowCache, hidden_layers: Sequence[int] = ()
+    ) -> Output:
+        """Read one prompt of P tokens into a one-row cache, whatever it holds.
+
+        Where steps are captured the prompt is padded behind its end: K/V of the padding lies where
+        the output's will, and no token of the prompt sees it.
+
+        Returns:
+            logits [1, 1, V] after its last token and states [1, P, H], to be kept.
+        """
+        length, layers = len(token_ids), tuple(hidden_layers)
+        if cache.steps is None:
+            tokens = to_device([list(token_ids)], self.device)
+            return self.forward(tokens, cache, [0], last_only=True, hidden_layers=layers)
+
+        def read(start: Tensor, extent: int, tokens: Tensor, last: Tensor) -> list[Tensor]:
+            positions, mask = self._place(start, extent, tokens)
+            return self._read(self.model, tokens, positions, mask, cache, last, layers)
+
+        padding = [0] * (round_up(length) - length)
+        tokens = to_device([[*token_ids, *padding]], self.device)
+        last = to_device([length - 1], self.device)
+        found = cache.run(self.name, ("prompt", layers), read, [0], tokens, last)
+        output = _output(layers, found)
+        states = {layer: states[:, :length].clone() for layer, states in output.hidden.items()}
+        return Output(output.logits.clone(), states)
+
+    def prefill(self, token_ids: Sequence[int], cache: RowCache) -> Tensor:
+        """Read one prompt into a one-row cache; returns the last token's logits [V]."""
+        return self.read_prompt(token_ids, cache).logits[0, -1]
+
+    def compile(self) -> None:
+        """Compile captured steps, except those that read prompts, at their first call."""
+        self._call = compiled(self.model, self.device)
+
+    def rehearse(
+        self,
+        cache: RowCache,
+        width: int,
+        shortest: int,
+        *,
+        last_only: bool = False,
+        hidden_layers: Sequence[int] = (),
+        num_nodes: int = 0,
+    ) -> None:
+        """Let the cache's steps meet this kind of forward with every extent that it may have.
+
+        Args:
+            cache: steps over it are captured meanwhile; its contents are overwritten.
+            width: S.
+            shortest: tokens that some row holds at least.
+            last_only, hidden_layers: as in :meth:`forward`.
+            num_nodes: of the tree, the root included, or 0 for a chain.
+        """
+        zeros = torch.zeros(cache.num_rows, width, dtype=torch.long, device=self.device)
+        tree = Tree.star(cache.num_rows, num_nodes, self.device) if num_nodes else None
+        most = self.context_limit + max(0, num_nodes - 2)  # slots whose tokens have positions
+        for extent in sizes(max(shortest, width, num_nodes), cache.num_slots):
+            start = min(extent, most) - width
+            self.forward(
+                zeros,
+                cache,
+                [start] * cache.num_rows,
+                last_only=last_only,
+                hidden_layers=hidden_layers,
+                tree=tree,
+            )
+
+    def _place(
+        self, start: Tensor, extent: int, tokens: Tensor, tree: Tree | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Positions [B, S] of tokens whose rows start at slots [B], and what they see of a cache.
+
+        The mask [B, 1, S, extent] is added to attention scores.
+        """
         width = tokens.shape[1]
-        extent = cache.expect(starts, width, tokens.device)
-        start = torch.tensor(starts, device=tokens.device)
         if tree is None:
-            positions = start[:, None] + torch.arange(width, device=tokens.device)  # [B, S]
-            mask = self._mask(positions, extent)
-        else:
-            roots = start - (tree.depths.shape[1] - width)
-            positions = roots[:, None] + tree.depths[:, -width:]
-            mask = self._additive(~tree.visible(roots, extent, width))
-        outputs = self.model(
+            positions = start[:, None] + torch.arange(width, device=tokens.device)
+            return positions, self._mask(positions, extent)
+        roots = start - (tree.depths.shape[1] - width)
+        mask = self._additive(~tree.visible(roots, extent, width))
+        return roots[:, None] + tree.depths[:, -width:], mask
+
+    def _read(
+        self,
+        call: Callable[..., Any],
+        tokens: Tensor,
+        positions: Tensor,
+        mask: Tensor,
+        cache: RowCache,
+        keep: int | Tensor,
+        layers: Sequence[int],
+    ) -> list[Tensor]:
+        """The model's own forward: logits, then the states entering some layers.
+
+        Args:
+            call: the model, or what was compiled from it.
+            keep: how many last tokens get logits (0: all), or which ones [K].
+        """
+        outputs = call(
             input_ids=tokens,
             attention_mask=mask,
             position_ids=positions,
             use_cache=True,
-            logits_to_keep=1 if last_only else 0,
-            output_hidden_states=bool(hidden_layers),
+            logits_to_keep=keep,
+            output_hidden_states=bool(layers),
             **{self._cache_argument: cache},
         )
-        states = {layer: outputs.hidden_states[layer] for layer in hidden_layers}
-        return Output(outputs.logits, states)
-
-    def prefill(self, token_ids: Sequence[int], cache: RowCache) -> Tensor:
-        """Read one prompt into an empty one-row cache; returns the last token's logits [V]."""
-        tokens = torch.tensor([list(token_ids)], device=self.device)
-        return self.forward(tokens, cache, [0], last_only=True).logits[0, -1]
+        return [outputs.logits, *(outputs.hidden_states[layer] for layer in layers)]
 
     def _mask(self, positions: Tensor, extent: int) -> Tensor:
         """[B, 1, S, extent], added to attention scores: 0 where slot <= own position, else -inf."""
@@ -160,3 +263,9 @@ class LanguageModel:
         """[B, 1, S, extent] from booleans [B, S, extent]: 0, or the lowest number where hidden."""
         mask = torch.zeros(hidden.shape, dtype=self.dtype, device=hidden.device)
         return mask.masked_fill_(hidden, torch.finfo(self.dtype).min)[:, None]
+
+
+def _output(layers: Sequence[int], found: Sequence[Tensor]) -> Output:
+    """From logits and the states of some layers."""
+    logits, *states = found
+    return Output(logits, dict(zip(layers, states, strict=True)))

@@ -56,6 +56,13 @@ class Tree:
         ancestors = reach > 0
         return cls(ancestors.sum(dim=2) - 1, ancestors)
 
+    @classmethod
+    def star(cls, batch_size: int, num_nodes: int, device: torch.device) -> Tree:
+        """All nodes right below the root: a tree of a given size, whatever its form."""
+        return cls.from_parents(
+            torch.zeros(batch_size, num_nodes - 1, dtype=torch.long, device=device)
+        )
+
     def extended(self, parents: Tensor) -> Tree:
         """This tree with S more nodes below nodes that it has.
 

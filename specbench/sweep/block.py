@@ -65,7 +65,7 @@ class BlockRunner:
     def _begin(self, requests: Sequence[Request], cells: Sequence[Cell]) -> Exception | None:
         """Prefill and warm up; what went wrong, which is then the fate of all cells."""
         try:
-            self.backend.begin_block(requests, cells)
+            self.backend.begin_block(requests, cells, self.limits)
         except Exception as error:
             return error
         return None

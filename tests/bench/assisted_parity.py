@@ -130,7 +130,7 @@ def agree(
     """Run both engines over the same prompts; print the comparison."""
     what = cell(spec, gamma, 1)
     backend.check([what])
-    backend.begin_block(requests, [what])
+    backend.begin_block(requests, [what], Limits(max_new_tokens))
     ours, room, theirs, outputs = [], [], [], []
     our_s = their_s = 0.0
     for request in requests:

@@ -48,7 +48,7 @@ def main(
     limits = Limits(max_new_tokens)
     baseline, ngram = cell("none", 0, batch_size), cell("ngram", 4, batch_size)
     backend.check([ngram])
-    backend.begin_block(requests, [baseline, ngram])
+    backend.begin_block(requests, [baseline, ngram], limits)
     groups = [requests[i : i + batch_size] for i in range(0, len(requests), batch_size)]
 
     def generate_seconds() -> float:

@@ -56,7 +56,7 @@ def main(
         for request, reference in zip(requests, references, strict=True)
     ]
     limits = Limits(max_new_tokens, backend.stop_tokens)
-    backend.begin_block(requests, [])
+    backend.begin_block(requests, [], limits)
     baseline = run_cell(backend, cell("none", 0, batch_size), requests, limits).outputs
     values: list[tuple[float, float]] = []
     failed = False

@@ -34,7 +34,7 @@ def main(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, do_sample=False
         )
         expected.append(out[0, ids.shape[1] :].tolist())
-    backend.begin_block(requests, [])
+    backend.begin_block(requests, [], limits)
     failed = False
     for spec in ["none", *(drafter or ["ngram"])]:
         for batch_size in (1, 4):

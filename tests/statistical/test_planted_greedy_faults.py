@@ -16,6 +16,7 @@ import torch
 from specbench.drafters.model import ModelDrafter
 from specbench.engine import loop, speculative
 from specbench.models.cache import RowCache
+from specbench.models.caches import Caches
 from specbench.models.target import LanguageModel
 from specbench.records.identities import identities
 from specbench.records.schema import Cell
@@ -300,12 +301,7 @@ def test_a_hole_in_the_drafters_cache(monkeypatch):
 
 
 def test_a_drafter_that_keeps_its_rejected_keys(monkeypatch):
-    sound = LanguageModel.new_cache
-
-    def faulty(self, rows, slots):
-        return sound(self, rows, slots) if self is greedy_target() else KeepsRejected(rows, slots)
-
-    monkeypatch.setattr(LanguageModel, "new_cache", faulty)
+    monkeypatch.setattr(Caches, "take", lambda self, owner, rows, slots: KeepsRejected(rows, slots))
     watch, generation = cache_check("model:near")
     assert greedy_faults(generation.outputs, expected()) == []
     assert watch.drafter_gap > 1e-2

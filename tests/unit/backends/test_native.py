@@ -37,7 +37,7 @@ def requests(backend: Backend, count: int = 4) -> list[Request]:
 
 def generate(backend: NativeBackend, point: Cell, asked: list[Request]) -> list[list[int]]:
     backend.check([point])
-    backend.begin_block(asked, [point])
+    backend.begin_block(asked, [point], LIMITS)
     generation = backend.generate(point, asked, LIMITS)
     backend.end_block()
     return generation.outputs
@@ -107,7 +107,7 @@ def test_warming_up_leaves_no_trace_in_what_is_measured(load: Load):
         backend.check([point])
     cold._warm.add((point.drafter, point.gamma, point.batch_size, True))
     for backend in (cold, warm):
-        backend.begin_block(asked, [point])
+        backend.begin_block(asked, [point], LIMITS)
     generations = [backend.generate(point, asked, LIMITS) for backend in (cold, warm)]
     assert generations[0].outputs == generations[1].outputs
     timed = {"draft_s", "verify_s", "other_s", "sampling_s"}
@@ -128,7 +128,7 @@ def test_each_shape_is_warmed_up_once_per_run(load: Load, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(backend, "generate", counting)
     for _ in range(2):
-        backend.begin_block(requests(backend), points)
+        backend.begin_block(requests(backend), points, LIMITS)
     assert warmed == points
 
 
@@ -147,7 +147,7 @@ def test_a_cell_that_cannot_run_does_not_stop_the_warm_up(
 
     monkeypatch.setattr(backend._drafters["ngram"], "propose", failing)
     asked = requests(backend)
-    backend.begin_block(asked, points)
+    backend.begin_block(asked, points, LIMITS)
     with pytest.raises(torch.OutOfMemoryError):
         backend.generate(points[0], asked, LIMITS)
     assert len(backend.generate(points[1], asked, LIMITS).outputs) == len(asked)
@@ -158,7 +158,7 @@ def test_one_prefill_per_prompt_serves_all_cells_of_a_block(load: Load):
     asked = requests(backend)
     points = [cell(), cell("ngram", 2)]
     backend.check(points)
-    backend.begin_block(asked, points)
+    backend.begin_block(asked, points, LIMITS)
     tables = [backend.generate(point, asked, LIMITS).requests for point in points]
     assert tables[0]["prefill_s"] == tables[1]["prefill_s"]
     assert all(seconds > 0 for seconds in tables[0]["prefill_s"])
@@ -172,7 +172,7 @@ def test_costs_are_the_bytes_of_weights_and_cache(load: Load):
     asked = requests(backend)
     points = [cell(), cell("ngram", 2), cell("early-exit:1", 2)]
     backend.check(points)
-    backend.begin_block(asked, points)
+    backend.begin_block(asked, points, LIMITS)
     weights = sum(p.numel() * 4 for p in backend.target.model.parameters())  # tied embedding
     plain, lookup, early = (backend.cost(point) for point in points)
     assert plain["weight_bytes"] == lookup["weight_bytes"] == weights
@@ -231,7 +231,7 @@ def test_a_drafter_with_too_short_a_context_fails_its_own_cells_only(load: Load,
     point = cell(f"model:{folder}", 2)
     asked = requests(backend)
     backend.check([point])
-    backend.begin_block(asked, [cell(), point])
+    backend.begin_block(asked, [cell(), point], LIMITS)
     assert len(backend.generate(cell(), asked, LIMITS).outputs) == len(asked)
     with pytest.raises(SpecbenchError) as caught:
         backend.generate(point, asked, LIMITS)

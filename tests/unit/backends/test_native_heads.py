@@ -31,7 +31,7 @@ def test_heads_run_beside_drafters_that_need_no_states(load: Load, tmp_path: Pat
         assert facts["files"] == {file.name: facts["sha256"]}
         assert facts["served_from"] == f"folder:{file.parent.resolve()}"
     for chosen, kept in ((cells[:2], set()), (cells[2:4], {2}), (cells, {0, 1, 2})):
-        backend.begin_block(asked, chosen)
+        backend.begin_block(asked, chosen, LIMITS)
         for prefill, request in zip(backend._prefills.values(), asked, strict=True):
             assert set(prefill.hidden) == kept
             for states in prefill.hidden.values():

@@ -118,6 +118,8 @@ def test_drafts_have_the_promised_shapes(spec, temperature):
     for draft, active in drafts:
         batch, width = draft.tokens.shape
         assert batch == 3
+        assert width in drafter.draft_widths(3), "the target's steps are captured for these"
+        assert drafter.drafts_trees(3) == (draft.parents is not None)
         assert width <= 3
         assert draft.tokens.dtype == torch.long
         assert max(draft.lengths) == width or width == 3

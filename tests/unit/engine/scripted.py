@@ -43,6 +43,7 @@ class ScriptedTarget:
     device = torch.device("cpu")
     dtype = torch.float32
     stop_tokens: frozenset[int] = frozenset()
+    context_limit = 1000
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -58,8 +59,8 @@ class ScriptedTarget:
         following = (3 * tokens + 1) % VOCAB
         return Output(torch.nn.functional.one_hot(following, VOCAB).float() * 50, {})
 
-    def prefill(self, token_ids: Sequence[int], cache: RowCache) -> torch.Tensor:
-        return self.forward(torch.tensor([list(token_ids)]), cache, [0]).logits[0, -1]
+    def read_prompt(self, token_ids: Sequence[int], cache: RowCache, layers: object) -> Output:
+        return self.forward(torch.tensor([list(token_ids)]), cache, [0])
 
 
 class ScriptedDrafter(Drafter):

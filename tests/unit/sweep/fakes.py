@@ -71,7 +71,9 @@ class FakeBackend(Backend):
         self.calls.append("check")
         self.drafter_facts = self.drafter_weights
 
-    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
+    def begin_block(
+        self, requests: Sequence[Request], cells: Sequence[Cell], limits: Limits
+    ) -> None:
         self.calls.append("begin_block")
         self.on_begin(cells)
 

@@ -1,0 +1,34 @@
+"""What the native engine captures, and on which prompts it warms up for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from specbench.backends.base import EngineOptions
+from specbench.engine.request import Request
+from specbench.models.capture import Capturing, Rerun
+from specbench.models.cuda_graphs import CudaGraphs
+from specbench.models.extents import round_up
+from specbench.weights.progress import Progress
+
+
+def capturing_for(
+    device: torch.device, options: EngineOptions, progress: Progress
+) -> Capturing | None:
+    """How steps are captured; None: not at all, every forward runs as it is.
+
+    Compiled steps have fixed shapes too, so that nothing is compiled inside a cell; without graphs
+    they are only called again.
+    """
+    if options.cuda_graph and device.type == "cuda":
+        return Capturing(CudaGraphs(device), progress.note)
+    return Capturing(Rerun(), progress.note) if options.compile else None
+
+
+def one_per_size(requests: Sequence[Request]) -> list[Request]:
+    """The shortest prompt of each size to which lengths are rounded up."""
+    longest_first = sorted(requests, key=lambda request: len(request.token_ids), reverse=True)
+    by_size = {round_up(len(request.token_ids)): request for request in longest_first}
+    return list(by_size.values())
