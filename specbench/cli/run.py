@@ -88,6 +88,20 @@ def run(
     dtype: Dtype = None,
     attention: Attention = None,
     threads: Threads = None,
+    cuda_graph: Annotated[
+        bool | None,
+        typer.Option(
+            "--cuda-graph/--no-cuda-graph",
+            help="On a GPU, capture each step once and replay it. Default: on.",
+        ),
+    ] = None,
+    compile: Annotated[
+        bool | None,
+        typer.Option(
+            "--compile/--no-compile",
+            help="Compile the steps of target and draft model first. Default: off.",
+        ),
+    ] = None,
     seed: Seed = None,
     ignore_eos: IgnoreEos = None,
     prompt_source: PromptSource = None,

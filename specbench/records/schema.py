@@ -260,6 +260,7 @@ class Manifest(BaseModel):
     num_cells: int | None = None  # of the whole plan
     timing: dict[str, Any] = Field(default_factory=dict)  # the clock, and what its marks cost
     dropped: list[dict[str, Any]] = Field(default_factory=list)
+    captured: dict[str, Any] | None = None
     warnings: list[str] = Field(default_factory=list)
 
 

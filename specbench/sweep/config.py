@@ -78,6 +78,8 @@ OPTION_FIELDS = {
     "dtype": "dtype",
     "attention": "attention",
     "threads": "threads",
+    "cuda-graph": "cuda_graph",
+    "compile": "compile",
     "seed": "seed",
     "ignore-eos": "ignore_eos",
     "prompt-source": "prompt_source",
@@ -89,7 +91,7 @@ OPTION_FIELDS = {
 
 _FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
 _NOT_MEASUREMENT = {"out", "resume", "retry_failed"}
-_SERVED = {"request_rates", "served_as"}
+_CAME_LATER = {"cuda_graph": True, "compile": False, "request_rates": [], "served_as": None}
 
 _Item = TypeVar("_Item")
 
@@ -120,6 +122,8 @@ class SweepConfig(BaseModel):
     dtype: str = "auto"
     attention: str = "auto"
     threads: int | None = None
+    cuda_graph: bool = True
+    compile: bool = False
     seed: int = 0
     ignore_eos: bool = False
     prompt_source: str = "auto"
@@ -156,10 +160,14 @@ class SweepConfig(BaseModel):
     def measurement(self) -> dict[str, Any]:
         """The fields that decide what is measured, as plain JSON values: what a manifest keeps.
 
-        Those of servers are left out where there is no server, as before there were any.
+        Fields that came later are left out at their defaults, as in the versions without them.
         """
         values = self.model_dump(mode="json", exclude=_NOT_MEASUREMENT)
-        return {name: value for name, value in values.items() if name not in _SERVED or value}
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in _CAME_LATER or value != _CAME_LATER[name]
+        }
 
     def digest(self) -> str:
         """SHA-256 (hex) of :meth:`measurement`, blind to the order of lists.
@@ -268,7 +276,7 @@ class SweepConfig(BaseModel):
     def _out(cls, value: Any) -> Path | None:
         return None if value is None else Path(_text(str(value), "out")).expanduser()
 
-    @field_validator("ignore_eos", "resume", "retry_failed", mode="before")
+    @field_validator("ignore_eos", "cuda_graph", "compile", "resume", "retry_failed", mode="before")
     @classmethod
     def _switch(cls, value: Any, info: Any) -> bool:
         if not isinstance(value, bool):

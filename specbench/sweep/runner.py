@@ -65,10 +65,7 @@ def run(config: SweepConfig, report: Reporter) -> Path:
     notices = [workload.notice for workload in workloads if workload.notice]
     for name, backend in engines.items():
         cells = [cell for cell in grid.cells if cell.backend == name]
-        options = EngineOptions(
-            config.target, config.device, config.dtype, config.attention, config.ignore_eos
-        )
-        backend.load(options, report.progress)
+        backend.load(engine_options(config), report.progress)
         try:
             backend.check(cells)
             refuse_long_prompts(config, backend, workloads)
@@ -116,6 +113,9 @@ def _measure(
             continue
         report.block_started(block)
         runner.run(block_cells, maker.of(by_name[block[0]]))
+        if backend.captured != writer.manifest.captured:  # known from the first warm-up on
+            writer.manifest.captured = backend.captured
+            writer.write_manifest()
     writer.manifest.finished = provenance.utc_now()
     writer.write_manifest()
 
@@ -128,6 +128,19 @@ def _say_what_spoils(device: str, writer: RunWriter, report: Reporter) -> None:
     kept = writer.manifest.warnings
     writer.manifest.warnings = list(dict.fromkeys([*kept, *said]))
     writer.write_manifest()
+
+
+def engine_options(config: SweepConfig) -> EngineOptions:
+    """How a sweep's target is loaded."""
+    return EngineOptions(
+        config.target,
+        config.device,
+        config.dtype,
+        config.attention,
+        ignore_eos=config.ignore_eos,
+        cuda_graph=config.cuda_graph,
+        compile=config.compile,
+    )
 
 
 def timing_facts(device: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from specbench.backends.base import Backend, EngineOptions, make_backend
+from specbench.backends.base import Backend, make_backend
 from specbench.drafters.base import Drafter, drafter_class
 from specbench.drafters.spec import DrafterSpec
 from specbench.engine.request import Request
@@ -30,7 +30,7 @@ from specbench.sweep.folder import opened, refuse_another, refuse_other_weights
 from specbench.sweep.grid import Plan, checked_specs
 from specbench.sweep.report import Reporter
 from specbench.sweep.requests import RequestMaker, refuse_long_prompts
-from specbench.sweep.runner import load_workloads, task_facts
+from specbench.sweep.runner import engine_options, load_workloads, task_facts
 from specbench.sweep.texts import (
     completed,
     config_of_run,
@@ -74,8 +74,7 @@ def trace(config: SweepConfig, report: Reporter, run: Path | None = None) -> Pat
         )
 
     backend = make_backend(config.backends[0])
-    options = EngineOptions(config.target, config.device, config.dtype, config.attention)
-    backend.load(options, report.progress)
+    backend.load(engine_options(config), report.progress)
     try:
         backend.check([_with(cell, text, 1) for cell in plain for text in gammas])
         refuse_long_prompts(config, backend, workloads)

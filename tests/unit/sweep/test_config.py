@@ -196,3 +196,15 @@ def test_the_folder_is_named_after_the_target(target: str | None, start: str):
 def test_a_configuration_survives_its_own_record():
     config = build({"gamma": "1,3", "target": "a/b", "temperature": "0.7"})
     assert SweepConfig(**config.measurement()).digest() == config.digest()
+
+
+def test_options_that_came_later_leave_older_runs_what_they_were():
+    """Their defaults are not written down, so that a run started before them is continued."""
+    plain = build({"gamma": "1,2"})
+    assert not {"cuda_graph", "compile"} & plain.measurement().keys()
+    assert build({"gamma": "1,2", "cuda-graph": True, "compile": False}).digest() == plain.digest()
+    for option, value in (("cuda-graph", False), ("compile", True)):
+        other = build({"gamma": "1,2", option: value})
+        assert other.measurement()[option.replace("-", "_")] is value
+        assert other.digest() != plain.digest()
+        assert SweepConfig(**other.measurement()) == other

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from specbench.backends.base import TieMeasure
+from specbench.backends.base import EngineOptions, TieMeasure
 from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
 from specbench.records.store import load_run
 from specbench.sweep import runner
+from specbench.weights.progress import Progress
 from tests.unit.sweep.checks import raising, records
 from tests.unit.sweep.fakes import Sweep
 
@@ -238,3 +240,33 @@ def test_what_spoils_the_measurement_is_said_at_each_start_and_kept(
     kept = load_run(sweep.config.folder).manifest.warnings
     assert kept.count("CPU load: others keep 1.0 of 2 cores busy. End other work") == 1
     assert [text for text in sweep.report.warnings if text.startswith("CPU load")] == [kept[0]] * 2
+
+
+def test_the_manifest_says_which_steps_were_captured(sweep: Sweep):
+    """Known only after the warm-up, when the manifest was written long ago."""
+    facts = {"captured": {"fake": 12}, "eager": {"moe": "moe, 1 token per row: it waits"}}
+
+    def warmed_up(cells: Sequence[Cell]) -> None:
+        sweep.backend.captured = facts
+
+    sweep.backend.on_begin = warmed_up
+    assert load_run(sweep.run()).manifest.captured == facts
+
+
+def test_nothing_captured_is_nothing_in_the_manifest(sweep: Sweep):
+    assert json.loads((sweep.run() / "manifest.json").read_text())["captured"] is None
+
+
+def test_how_steps_run_reaches_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    sweep = Sweep(tmp_path, cuda_graph=False, compile=True)
+    monkeypatch.setattr(runner, "make_backend", lambda name: sweep.backend)
+    options: list[EngineOptions] = []
+    load = sweep.backend.load
+
+    def noted(asked: EngineOptions, progress: Progress) -> None:
+        options.append(asked)
+        load(asked, progress)
+
+    monkeypatch.setattr(sweep.backend, "load", noted)
+    sweep.run()
+    assert (options[0].cuda_graph, options[0].compile) == (False, True)
