@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from specbench.drafters.base import Drafter, Session
-from specbench.engine.loop import Decoder, decode
+from specbench.drafters.base import Session
+from specbench.engine.loop import decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
-from specbench.measure.clock import HostClock
+from specbench.measure.clock import Clock, HostClock
 from specbench.models.caches import Caches
 from specbench.models.capture import Capture, Capturing
 from specbench.models.rows import Rows
@@ -36,12 +36,14 @@ def run_captured(
     stop_tokens: Sequence[int] = (),
     models: Mapping[str, LanguageModel] | None = None,
     by: Capture | None = None,
+    clock: Clock | None = None,
     wrap: Any = lambda decoder: decoder,
 ) -> tuple[Generation, Capturing]:
     """Rehearse a cell with capturing open, then run it with capturing closed.
 
     Args:
         by: who captures; a tape if nobody is named.
+        clock: of the run itself.
         wrap: around the decoder of the run itself.
     """
     capturing = Capturing(by or TapeCapture())
@@ -50,31 +52,22 @@ def run_captured(
     layers = drafter.needs_hidden_layers if drafter else ()
     lengths = [len(request.token_ids) for request in batch]
     longest = max(lengths) + max_new_tokens
+    drafted = drafter.most_drafted(gamma) if drafter else 0
+    capacity = longest + gamma + 1
+
+    def session() -> Session:
+        rows = Rows(batch_size, capacity, target.device)
+        cache = caches.take(target, batch_size, longest + drafted + 1)
+        return Session(rows, cache, sampling, capacity, gamma, 0, 0, caches)
+
     with capturing.opened():
         prefill_all(target, batch, HostClock(), layers, caches)
-        decoder = _decoder(target, drafter, caches, longest, gamma, batch_size, sampling)
+        decoder = make_decoder(target, drafter, session())
         if drafter is not None:
             drafter.start(decoder.session)
         with torch.inference_mode():
             decoder.rehearse(lengths)
     prefills = prefill_all(target, batch, HostClock(), layers, caches)
-    decoder = wrap(_decoder(target, drafter, caches, longest, gamma, batch_size, sampling))
+    decoder = wrap(make_decoder(target, drafter, session(), clock))
     limits = Limits(max_new_tokens, frozenset(stop_tokens))
     return decode(decoder, batch, prefills, limits), capturing
-
-
-def _decoder(
-    target: LanguageModel,
-    drafter: Drafter | None,
-    caches: Caches,
-    longest: int,
-    gamma: int,
-    batch_size: int,
-    sampling: SamplingParams,
-) -> Decoder:
-    drafted = drafter.most_drafted(gamma) if drafter else 0
-    capacity = longest + gamma + 1
-    rows = Rows(batch_size, capacity, target.device)
-    cache = caches.take(target, batch_size, longest + drafted + 1)
-    session = Session(rows, cache, sampling, capacity, gamma, 0, 0, caches)
-    return make_decoder(target, drafter, session)

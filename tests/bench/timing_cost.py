@@ -41,7 +41,7 @@ def main(
     requests = load_requests(backend, questions, prompts)
     what, limits = cell(drafter, gamma, batch_size), Limits(max_new_tokens)
     backend.check([what])
-    backend.begin_block(requests, [what])
+    backend.begin_block(requests, [what], limits)
     clock = clock_for(backend.device)
 
     def seconds(used: Clock) -> float:

@@ -1,4 +1,7 @@
-"""What timing adds to a decode: events in their order, read late and many at once, no waiting."""
+"""What timing adds to a decode: events in their order, read late and many at once, no waiting.
+
+Forwards run as they are or are replayed from what was captured: the clock sees the same round.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from specbench.engine import recorder
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Request
 from specbench.measure.clock import CudaClock, HostClock, NoClock
+from tests.captured import run_captured
+from tests.tape import TapeCapture
 from tests.tiny import language_model, requests, run_cell
 from tests.unit.measure.fakes import FakeCuda, FakeEvent
 
@@ -25,19 +30,38 @@ class Device(FakeCuda):
         self.calls.append(what)
 
 
-def timed(device: Device, spec: str | None, length: int = 12, batch_size: int = 2):
+class NotedCapture(TapeCapture):
+    """Captures on tape, and notes a replay as the forward that it is."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()
+        self._device = device
+
+    def capture(self, function, pool):
+        replay = super().capture(function, pool)
+
+        def noted() -> None:
+            self._device.note("forward")
+            replay()
+
+        return noted
+
+
+def timed(
+    device: Device,
+    spec: str | None,
+    length: int = 12,
+    batch_size: int = 2,
+    captured: bool = False,
+):
     """A cell on a tiny model with events on the fake device."""
-    target = language_model("llama")
-    batch = requests(4)
+    target, batch = language_model("llama"), requests(4)
+    options = {"gamma": GAMMA if spec else 0, "batch_size": batch_size, "max_new_tokens": length}
+    options["clock"] = CudaClock("cuda:0", device)
+    if captured:
+        return run_captured(target, spec, batch, by=NotedCapture(device), **options)[0]
     return run_cell(
-        target,
-        spec,
-        batch,
-        gamma=GAMMA if spec else 0,
-        batch_size=batch_size,
-        max_new_tokens=length,
-        clock=CudaClock("cuda:0", device),
-        prefills=prefill_all(target, batch, HostClock()),
+        target, spec, batch, prefills=prefill_all(target, batch, HostClock()), **options
     )
 
 
@@ -56,12 +80,16 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return found
 
 
+@pytest.mark.parametrize("captured", [False, True], ids=["as they are", "captured"])
 @pytest.mark.parametrize("spec", [None, "early-exit:1"])
-def test_a_round_is_marked_around_its_parts_and_nothing_waits(device: Device, spec: str | None):
-    generation = timed(device, spec)
+def test_a_round_is_marked_around_its_parts_and_nothing_waits(
+    device: Device, spec: str | None, captured: bool
+):
+    generation = timed(device, spec, captured=captured)
     calls = [name for name, _ in itertools.groupby(device.calls)]
     # from the last admission to the first reading: rounds only
-    first = max(i for i, call in enumerate(calls[:40]) if call == "elapsed_time") + 1
+    begun = calls.index("record")
+    first = max(i for i, call in enumerate(calls[: begun + 40]) if call == "elapsed_time") + 1
     decoding = calls[first : calls.index("synchronize", first)]
     one_round = ["record", "forward", "record", "tolist", "record"]
     if spec:
@@ -71,8 +99,9 @@ def test_a_round_is_marked_around_its_parts_and_nothing_waits(device: Device, sp
     assert len(generation.outputs) == 4
 
 
-def test_every_part_is_its_own_time(device: Device):
-    rounds = timed(device, "early-exit:1", batch_size=1).rounds
+@pytest.mark.parametrize("captured", [False, True], ids=["as they are", "captured"])
+def test_every_part_is_its_own_time(device: Device, captured: bool):
+    rounds = timed(device, "early-exit:1", batch_size=1, captured=captured).rounds
     for draft, verify, other, chosen in zip(
         *(rounds[f"{part}_s"] for part in ("draft", "verify", "other", "sampling")), strict=True
     ):
