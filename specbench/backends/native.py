@@ -93,6 +93,7 @@ class NativeBackend(Backend):
         layers = self._hidden_layers(cells)
         first = [requests[0], *(one_per_size(requests) if self._capturing else [])]
         self._caches.drop_others({cell.batch_size for cell in cells})
+        self._give_memory_back()  # pools of graphs that are gone are not this block's
         with self._open():
             self._prefills = prefill_all(self.target, first, self._clock, layers, self._caches)
             self._warm_up(requests, cells, limits)
@@ -160,6 +161,9 @@ class NativeBackend(Backend):
     def close(self) -> None:
         del self.target, self._drafters, self._prefills, self._caches
         self._ties = None
+        self._give_memory_back()
+
+    def _give_memory_back(self) -> None:
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
 

@@ -1,10 +1,11 @@
 """Peak memory of a region of code, and how much there is.
 
-On CUDA the peak is the most that tensors held at once (``torch.cuda.max_memory_allocated``); what
-the allocator merely keeps in reserve is not counted. On the CPU it is the whole process's resident
-memory, interpreter and libraries included, since no narrower number exists: on Linux the kernel's
-own high-water mark (``VmHWM``, set back through ``/proc/self/clear_refs``), which misses nothing;
-elsewhere a thread samples the resident size every 5 ms and can miss a shorter peak.
+On CUDA the peak is the most that tensors held at once (``torch.cuda.max_memory_allocated``), and
+what captured graphs keep to work in, which no tensor holds; what the allocator merely has in
+reserve is not counted. On the CPU it is the whole process's resident memory, interpreter and
+libraries included, since no narrower number exists: on Linux the kernel's own high-water mark
+(``VmHWM``, set back through ``/proc/self/clear_refs``), which misses nothing; elsewhere a thread
+samples the resident size every 5 ms and can miss a shorter peak.
 :attr:`PeakMemory.method` says which.
 
 >>> with PeakMemory("cpu") as memory:
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 _SAMPLE_INTERVAL_S = 0.005
+_NO_GRAPHS = (0, 0)  # the pool of everything else
 _PROC_SELF = Path("/proc/self")
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -31,8 +33,9 @@ _CGROUP_LIMITS = (
 class PeakMemory:
     """Context manager; after it :attr:`peak_bytes` is the region's peak. Regions do not nest.
 
-    On CUDA :attr:`beyond_bytes` is by how much the peak was above what tensors held at the last
-    :meth:`mark_held`. Of a process it stays None: resident memory does not shrink with tensors.
+    On CUDA :attr:`beyond_bytes` is by how much more tensors held at their peak than at the last
+    :meth:`mark_held`, and :attr:`graph_bytes` what all captured graphs keep. Of a process both stay
+    None: resident memory does not shrink with tensors.
 
     Args:
         device: a torch device or its name.
@@ -46,11 +49,12 @@ class PeakMemory:
         self.method = ""
         self.peak_bytes: int | None = None
         self.beyond_bytes: int | None = None
+        self.graph_bytes: int | None = None
         self._held_bytes: int | None = None
 
     def __enter__(self) -> PeakMemory:
         if self._device.startswith("cuda"):
-            self.method = "torch.cuda.max_memory_allocated"
+            self.method = "torch.cuda.max_memory_allocated and the pools of graphs"
             self._torch_cuda().reset_peak_memory_stats(self._device)
         elif _reset_high_water_mark():
             self.method = "VmHWM"
@@ -66,9 +70,12 @@ class PeakMemory:
         trace: TracebackType | None,
     ) -> None:
         if self._device.startswith("cuda"):
-            self.peak_bytes = int(self._torch_cuda().max_memory_allocated(self._device))
+            cuda = self._torch_cuda()
+            peak = int(cuda.max_memory_allocated(self._device))
+            self.graph_bytes = graph_bytes(self._device, cuda)
+            self.peak_bytes = peak + self.graph_bytes
             if self._held_bytes is not None:
-                self.beyond_bytes = self.peak_bytes - self._held_bytes
+                self.beyond_bytes = peak - self._held_bytes
         elif self._sampler is not None:
             self.peak_bytes = self._sampler.stop()
         else:
@@ -85,6 +92,20 @@ class PeakMemory:
 
             self._cuda = torch.cuda
         return self._cuda
+
+
+def graph_bytes(device: str, cuda: Any) -> int:
+    """Bytes of a CUDA device that captured graphs keep for what they compute on the way.
+
+    Tensors of a captured step are given up when it has been captured, but its graph writes to where
+    they lay: memory in pools of its own, in use and free at once.
+    """
+    index = int(device.partition(":")[2] or 0)
+    return sum(
+        int(segment["total_size"] - segment["allocated_size"])
+        for segment in cuda.memory_snapshot()
+        if segment["device"] == index and tuple(segment["segment_pool_id"]) != _NO_GRAPHS
+    )
 
 
 def capacity_bytes(device: Any, cuda: Any = None) -> int:

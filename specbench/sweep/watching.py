@@ -92,7 +92,8 @@ class CellWatch:
     def _in_memory(self, record: CellRecord, generation: Generation) -> dict[str, Any]:
         """Bytes of what lies in memory, and how many rows as long as this cell's would fit.
 
-        Activations are those of this batch size, None where they can't be told from the rest.
+        Activations are those of this batch size, None where they can't be told from the rest; those
+        of captured steps lie in what graphs keep.
         """
         cost: dict[str, float | None] = (record.model_extra or {}).get("cost") or {}
         lengths = sum(
@@ -112,6 +113,7 @@ class CellWatch:
             "kv_bytes_per_token": room.kv_bytes_per_token,
             "drafter_kv_bytes_per_token": room.drafter_kv_bytes_per_token,
             "activation_bytes": self._memory.beyond_bytes,
+            "graph_bytes": self._memory.graph_bytes,
             "row_tokens": room.context,
             "rows_without_drafter": room.sequences_without,
             "rows_with_drafter": None if record.is_baseline else room.sequences_with,

@@ -19,6 +19,7 @@ class FakeCuda:
         self.held = {"cuda:0": 0, "cuda:1": 0}
         self.peaks = {"cuda:0": 0, "cuda:1": 0}
         self.total_memory = 80 * 2**30
+        self.segments: list[dict[str, Any]] = []
 
     def current_stream(self, device: str) -> str:
         self.streams.append(device)
@@ -37,6 +38,9 @@ class FakeCuda:
 
     def max_memory_allocated(self, device: str) -> int:
         return self.peaks[device]
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        return self.segments
 
     def get_device_properties(self, device: str) -> Any:
         return SimpleNamespace(total_memory=self.total_memory)

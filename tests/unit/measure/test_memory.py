@@ -60,7 +60,20 @@ def test_on_cuda_the_peak_of_tensors_is_reset_and_read():
         assert cuda.peaks["cuda:1"] == 0
         cuda.peaks["cuda:1"] = 123
     assert region.peak_bytes == 123
-    assert region.method == "torch.cuda.max_memory_allocated"
+    assert region.method.startswith("torch.cuda.max_memory_allocated")
+
+
+def test_what_graphs_keep_to_work_in_is_in_the_peak_and_told_apart():
+    """Of this device, beyond what tensors hold in the same pools, and of graphs only."""
+    cuda = FakeCuda()
+    cuda.segments = [
+        {"device": device, "segment_pool_id": pool, "total_size": 1000, "allocated_size": 300}
+        for device, pool in ((1, (0, 0)), (1, (0, 7)), (1, (0, 8)), (0, (0, 9)))
+    ]
+    with PeakMemory("cuda:1", cuda) as region:
+        region.mark_held()
+        cuda.peaks["cuda:1"] = 50
+    assert (region.peak_bytes, region.beyond_bytes, region.graph_bytes) == (1450, 50, 1400)
 
 
 def test_the_gpu_says_its_own_capacity():
@@ -83,7 +96,7 @@ def test_what_work_takes_is_what_was_not_held_before_it():
         cuda.held["cuda:1"] = 100  # weights and caches
         region.mark_held()
         cuda.peaks["cuda:1"] = 130
-    assert (region.peak_bytes, region.beyond_bytes) == (130, 30)
+    assert (region.peak_bytes, region.beyond_bytes, region.graph_bytes) == (130, 30, 0)
     with PeakMemory("cuda:1", cuda) as region:
         pass
     assert region.beyond_bytes is None  # nobody said when the work began

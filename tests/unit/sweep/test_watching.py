@@ -154,6 +154,10 @@ def test_activations_are_what_decoding_takes_beyond_what_lay_there(
         def max_memory_allocated(self, device: str) -> int:
             return Cuda.peak
 
+        def memory_snapshot(self) -> list[dict[str, Any]]:
+            pool = {"device": 0, "segment_pool_id": (0, 1)}
+            return [{**pool, "total_size": 90, "allocated_size": 20}]
+
     class OnCuda(memory.PeakMemory):
         def __init__(self, device: str) -> None:
             super().__init__("cuda:0", Cuda())
@@ -169,4 +173,5 @@ def test_activations_are_what_decoding_takes_beyond_what_lay_there(
     sweep.backend.on_generate = decode
     for cell in records(sweep):
         assert cell.memory is not None
-        assert (cell.memory_peak_bytes, cell.memory["activation_bytes"]) == (730, 30)
+        assert (cell.memory["activation_bytes"], cell.memory["graph_bytes"]) == (30, 70)
+        assert cell.memory_peak_bytes == 730 + 70
