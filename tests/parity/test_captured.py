@@ -38,6 +38,9 @@ LENGTH = 12
 COUNT = {1: 3, 3: 7}
 """Prompts by batch size: more than slots, so that slots are refilled."""
 
+NOT_CAPTURED = {"gpt_neo": "not permitted while capturing: tensor"}
+"""Architectures whose forward no graph can hold: this one makes a tensor of a number per layer."""
+
 SPECS = (
     "ngram",
     "model:near",
@@ -128,7 +131,12 @@ def test_every_architecture(kind):
             model, spec, batch, gamma=gamma, batch_size=3, max_new_tokens=10, models=near
         )
         assert greedy_faults(generation.outputs, expected) == [], spec
-        assert (capturing.eager, capturing.take_late()) == ({}, [])
+        assert capturing.take_late() == []
+        if kind in NOT_CAPTURED:
+            assert capturing.captured == {}
+            assert all(NOT_CAPTURED[kind] in reason for reason in capturing.eager.values())
+        else:
+            assert capturing.eager == {}
 
 
 @pytest.mark.parametrize("spec", ["ngram", "model:near", "model:near,tree=12,topk=3"])
