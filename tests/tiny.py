@@ -191,14 +191,14 @@ class OncePerPrompt(LanguageModel):
 
     def __init__(self, like: LanguageModel) -> None:
         super().__init__(like.model, like.tokenizer, like.name)
-        self._read: dict[tuple[int, ...], Any] = {}
+        self._known: dict[tuple[int, ...], Any] = {}
 
     def prefill(self, token_ids: Sequence[int], cache: Any) -> torch.Tensor:
         key = tuple(token_ids)
-        if key not in self._read:
+        if key not in self._known:
             logits = super().prefill(token_ids, cache)
-            self._read[key] = (cache.snapshot(0, len(key)), logits)
-        snapshot, logits = self._read[key]
+            self._known[key] = (cache.snapshot(0, len(key)), logits)
+        snapshot, logits = self._known[key]
         cache.restore(0, snapshot)
         return logits
 
