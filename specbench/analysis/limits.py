@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from specbench.analysis.fit import GammaFit, GroupFit, GroupKey, RunFit, Setting
 from specbench.analysis.machine import MachineUse, cost_of, forward_of, machine_of, machine_uses
+from specbench.analysis.machine_columns import unknown_of
 from specbench.analysis.pooling import Group, groups
 from specbench.analysis.replayed import readable_traces
 from specbench.records.reading import Run
@@ -133,13 +134,14 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
         for point in fit.points
         if (limit := _drafting(fit, point, group, known, traces))
     ]
+    uses = machine_uses(usable, machine)
     return Limits(
         machine,
         tuple(steps.values()),
         tuple(limit for limit in verification if limit is not None),
         tuple(drafting),
-        tuple(_lacking(machine, parameters, steps, fitted, known)),
-        machine_uses(usable, machine),
+        (*_lacking(machine, parameters, steps, fitted, known), *unknown_of(uses)),
+        uses,
     )
 
 

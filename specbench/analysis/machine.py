@@ -28,6 +28,7 @@ class MachineUse:
         rows_without, rows_with: that fit into memory without the drafter and beside it.
         energy_per_token_j: of the whole card, per emitted token.
         timing_share: of a step, what timing it takes at most.
+        uncounted: why the GPU's counters are missing in all of the cells, where they say so.
     """
 
     temperature: float
@@ -42,6 +43,7 @@ class MachineUse:
     rows_with: float | None
     energy_per_token_j: float | None
     timing_share: float | None
+    uncounted: str | None = None
 
 
 def machine_of(manifest: Manifest) -> Machine:
@@ -114,6 +116,7 @@ def _use(
         rows_with=_middle(cells, lambda cell: (cell.memory or {}).get("rows_with_drafter")),
         energy_per_token_j=_middle(cells, lambda cell: cell.energy_per_token_j),
         timing_share=_middle(cells, lambda cell: cell.timing_share),
+        uncounted=_reason(cells),
     )
 
 
@@ -122,6 +125,11 @@ def _middle(
 ) -> float | None:
     known = [value for cell in cells if (value := field(cell)) is not None]
     return float(median(known)) if known else None
+
+
+def _reason(cells: Sequence[CellRecord]) -> str | None:
+    reasons = {(cell.counters or {}).get("unavailable") for cell in cells}
+    return reasons.pop() if len(reasons) == 1 else None
 
 
 def _share(rate: float | None, peak: float | None) -> float | None:

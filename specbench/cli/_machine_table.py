@@ -5,10 +5,11 @@ One sentence on the least and the most of each, or a table with a row per drafte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.formats import MISSING, gigabytes, number, share, span
+from specbench.analysis.formats import MISSING, span
+from specbench.analysis.machine_columns import known_columns
 from specbench.analysis.names import short_names
 from specbench.cli._output import beside_label, print_table
 from specbench.records.schema import BASELINE_DRAFTER
@@ -18,22 +19,6 @@ if TYPE_CHECKING:
 
 _LABEL_WIDTH = 14
 _KEYS = ("drafter", "T", "B", "γ")
-_COLUMNS: dict[str, Callable[[MachineUse], str]] = {
-    "moved": lambda use: share(use.moved),
-    "counted": lambda use: share(use.counted),
-    "compute": lambda use: share(use.compute, 1),
-    "GB": lambda use: gigabytes(use.memory_bytes),
-    "rows": lambda use: _rows(use),
-    "J/token": lambda use: number(use.energy_per_token_j, 3),
-}
-_NOTES = {
-    "moved": "moved: bytes that must move, of the measured peak bandwidth",
-    "counted": "counted: bytes that the GPU's own counter saw, of the same peak",
-    "compute": "compute: the target's operations, of the measured matmul rate",
-    "GB": "GB: memory at its peak",
-    "rows": "rows: that fit into memory, without the drafter/beside it",
-    "J/token": "J/token: energy of the whole card per emitted token",
-}
 
 
 def machine_sentences(uses: Sequence[MachineUse]) -> list[str]:
@@ -52,9 +37,7 @@ def machine_sentences(uses: Sequence[MachineUse]) -> list[str]:
 
 def print_machine(uses: Sequence[MachineUse]) -> None:
     """A table of the columns that the run has anything in; medians over tasks and repeats."""
-    known = {
-        name: field for name, field in _COLUMNS.items() if any(field(u) != MISSING for u in uses)
-    }
+    known = known_columns(uses)
     if not known:
         return
     names = short_names(use.drafter for use in uses)
@@ -63,10 +46,10 @@ def print_machine(uses: Sequence[MachineUse]) -> None:
         plain = use.drafter == BASELINE_DRAFTER
         label = "plain decoding" if plain else names[use.drafter]
         key = [f"{use.temperature:g}", str(use.batch_size), MISSING if plain else str(use.gamma)]
-        figures = [field(use) for field in known.values()]
+        figures = [column.text(use) for column in known.values()]
         rows += beside_label(label, [[*key, *figures]], _LABEL_WIDTH)
     print_table("limits: the machine, over tasks", (*_KEYS, *known), rows)
-    print("\n".join(_NOTES[name] for name in known))
+    print("\n".join(column.meaning for column in known.values()))
     print()
 
 
@@ -94,10 +77,3 @@ def _over(uses: Sequence[MachineUse], field: str, form: str) -> str:
 
 def _gb(use: MachineUse) -> float | None:
     return None if use.memory_bytes is None else use.memory_bytes / 1e9
-
-
-def _rows(use: MachineUse) -> str:
-    if use.rows_without is None:
-        return MISSING
-    beside = "" if use.rows_with is None else f"/{use.rows_with:.0f}"
-    return f"{use.rows_without:.0f}{beside}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.analysis.fit import Setting
-from specbench.analysis.formats import MISSING, gigabytes, milliseconds, number, share
+from specbench.analysis.formats import MISSING, milliseconds, number, share
 from specbench.analysis.limits import DraftingLimit, StepLimit, VerifyLimit
 from specbench.analysis.machine import MachineUse
+from specbench.analysis.machine_columns import known_columns
 from specbench.records.schema import BASELINE_DRAFTER
 from specbench.report.material import Material
 from specbench.report.parts import Bullet, Bullets, Field, Paragraph, Part, Rows, Table
@@ -21,14 +22,7 @@ _STEP_NOTES = (
     "bytes ms: weights, keys and values at the measured peak bandwidth, no step is faster; "
     "operations ms: at the measured matmul rate",
 )
-_MACHINE = ("drafter", "T", "B", "γ", "moved", "counted", "compute", "GB", "rows", "J/token")
-_MACHINE_NOTES = (
-    "medians over tasks and repeats; moved: bytes that must move, of the measured peak bandwidth; "
-    "counted: bytes that the GPU's own counter saw, of the same peak; compute: the target's "
-    "operations, of the measured matmul rate",
-    "GB: memory at its peak; rows: that fit into memory, without the drafter / beside it; "
-    "J/token: energy of the whole card per emitted token",
-)
+_MACHINE = ("drafter", "T", "B", "γ")
 _VERIFY = ("drafter", "γ", "tokens", "v measured", "v of the roofline")
 _VERIFY_NOTES = ("tokens: of all rows in one target forward",)
 _DRAFTING = ("drafter", "γ", "verified", "accepted", "reference", "α", "max p")
@@ -55,8 +49,7 @@ def section(material: Material) -> Sequence[Part]:
         return []
     parts: list[Part] = list(material.pictures(FIGURES))
     if limits.uses:
-        uses = [Rows([_use(use, material) for use in limits.uses])]
-        parts.append(Table("The machine", _MACHINE, uses, notes=_MACHINE_NOTES))
+        parts.append(_machine(limits.uses, material))
     if limits.steps:
         steps = [Rows([_step(step) for step in limits.steps])]
         parts.append(Table("A plain decoding step", _STEPS, steps, notes=_STEP_NOTES))
@@ -82,21 +75,17 @@ def _identities(warnings: Sequence[str]) -> list[Part]:
     return [said, Bullets([Bullet(text, "loud") for text in broken])]
 
 
-def _use(use: MachineUse, material: Material) -> list[Field]:
-    plain = use.drafter == BASELINE_DRAFTER
-    fits = [use.rows_without, *([] if plain else [use.rows_with])]
-    return [
-        "plain decoding" if plain else material.names[use.drafter],
-        f"{use.temperature:g}",
-        str(use.batch_size),
-        MISSING if plain else str(use.gamma),
-        share(use.moved),
-        share(use.counted),
-        share(use.compute, 1),
-        gigabytes(use.memory_bytes),
-        MISSING if None in fits else " / ".join(f"{rows:.0f}" for rows in fits),
-        number(use.energy_per_token_j, 3),
-    ]
+def _machine(uses: Sequence[MachineUse], material: Material) -> Table:
+    known = known_columns(uses)
+    rows = []
+    for use in uses:
+        plain = use.drafter == BASELINE_DRAFTER
+        label = "plain decoding" if plain else material.names[use.drafter]
+        key = [f"{use.temperature:g}", str(use.batch_size), MISSING if plain else str(use.gamma)]
+        rows.append([label, *key, *(column.text(use) for column in known.values())])
+    meanings = [column.meaning for column in known.values()]
+    notes = ("; ".join(["medians over tasks and repeats", *meanings]),)
+    return Table("The machine", (*_MACHINE, *known), [Rows(rows)], notes=notes)
 
 
 def _step(step: StepLimit) -> list[Field]:

@@ -11,6 +11,7 @@ import pytest
 from specbench.analysis.fit import fit_run
 from specbench.analysis.limits import Limits, limits_of
 from specbench.analysis.machine import machine_of, machine_uses
+from specbench.analysis.machine_columns import known_columns
 from specbench.records.reading import CELLS
 from specbench.records.store import load_run
 from tests.simulate import STEP_S, SimulatedDrafter, simulate_run
@@ -105,3 +106,28 @@ def test_cells_without_bytes_say_nothing_of_the_machine(tmp_path: Path):
     folder = simulate_run(tmp_path / "run", NGRAM, gammas=(2,), failed=[("ngram", 2)])
     run = load_run(folder)
     assert machine_uses(run.cells, machine_of(run.manifest)) == ()
+
+
+def test_what_no_cell_recorded_is_named_with_the_reason(tmp_path: Path):
+    folder = simulated(tmp_path, gammas=(2,))
+    known = {"compute_utilization": 0.1, "memory_peak_bytes": 10**9}
+    change_cells(folder, counters=None, energy_per_token_j=None, memory=None, **known)
+    found = limits(folder)
+    missing = "bandwidth counted by the GPU, rows that fit into memory, energy"
+    assert {"counted", "rows", "J/token"}.isdisjoint(known_columns(found.uses))
+    assert f"there is no record of {missing}" in found.lacking
+    change_cells(folder, counters={"unavailable": "the run is on the CPU"})
+    assert f"there is no record of {missing} (the run is on the CPU)" in limits(folder).lacking
+
+
+def test_what_some_cell_recorded_is_a_column(tmp_path: Path):
+    folder = simulated(tmp_path, gammas=(2,))
+    seen = {"dram_bytes_per_s": 4e10}
+    rows = {"rows_without_drafter": 9, "rows_with_drafter": 8}
+    change_cells(folder, counters=seen, energy_per_token_j=2.0, memory=rows)
+    uses = limits(folder).uses
+    columns = known_columns(uses)
+    assert [columns[name].text(uses[1]) for name in ("counted", "rows", "J/token")] == [
+        "40%", "9/8", "2.000"
+    ]  # fmt: skip
+    assert not any("counted by the GPU" in text for text in limits(folder).lacking)
