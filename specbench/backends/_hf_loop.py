@@ -25,6 +25,7 @@ from transformers import StoppingCriteria
 
 from specbench.engine.request import Limits
 from specbench.measure.clock import Clock
+from specbench.measure.watch import UNWATCHED, Watch
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Ending(StoppingCriteria):
     open, the answer is no.
     """
 
-    def __init__(self, watch: Watch, limits: Limits, prompt_length: int) -> None:
+    def __init__(self, watch: LoopWatch, limits: Limits, prompt_length: int) -> None:
         self.watch = watch
         self.limits = limits
         self.seen = prompt_length
@@ -82,16 +83,18 @@ class Ending(StoppingCriteria):
         return torch.full((len(input_ids),), done, device=input_ids.device)
 
 
-class Watch:
+class LoopWatch:
     """Marks the moments of one request.
 
     Args:
         model: the target.
         clock: gives the marks.
+        region: told when decoding begins, which is when the first token is known.
     """
 
-    def __init__(self, model: torch.nn.Module, clock: Clock) -> None:
+    def __init__(self, model: torch.nn.Module, clock: Clock, region: Watch = UNWATCHED) -> None:
         self.model = model
+        self.region = region
         self.clock = clock
         self.trail = Trail()
         self.verifying = False  # a draft is out and not judged yet
@@ -134,6 +137,7 @@ class Watch:
             self._open = None
         else:
             self.trail.first.append((self._forward, end))
+            self.region.resume()
         self._begin = self.clock.mark()
 
     def _attach(self, generator: Any) -> None:

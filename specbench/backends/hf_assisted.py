@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, StoppingCriteriaList
 
-from specbench.backends._hf_loop import Ending, Trail, Watch
+from specbench.backends._hf_loop import Ending, LoopWatch, Trail
 from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.backends.spec import BackendSpec
@@ -58,7 +59,11 @@ class HfAssistedBackend(NativeBackend):
         self.defaults = defaults
 
     def load(self, options: EngineOptions, progress: Progress) -> None:
-        super().load(options, progress)
+        if options.compile:
+            raise SpecbenchError(
+                "--compile is for specbench's own engine", "Leave it out with --backend hf-assisted"
+            )
+        super().load(replace(options, cuda_graph=False), progress)  # the loop is the library's
         model: Any = self.target.model
         model.generation_config = GenerationConfig()  # the record names what it asked for
         self._assistants: dict[str, LanguageModel] = {}
@@ -90,14 +95,18 @@ class HfAssistedBackend(NativeBackend):
                 if assistant.provenance:
                     self.drafter_facts[text] = dict(assistant.provenance)
 
-    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
-        self._warm_up(requests[0], cells)
+    def begin_block(
+        self, requests: Sequence[Request], cells: Sequence[Cell], limits: Limits
+    ) -> None:
+        self._warm_up(requests, cells, limits)
 
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
         recorder = Recorder(list(requests), self._clock)
         for index, request in enumerate(requests):
             self._answer(cell, request, limits, recorder, index)
         generation = recorder.generation()
+        unknown = [None] * len(generation.rounds["other_s"])  # choosing tokens is part of the loop
+        generation.rounds["sampling_s"] = unknown
         if not cell.is_baseline and self.defaults and cell.draft_form == "adaptive":
             generation.notes = [VARIES]
         return generation
@@ -125,7 +134,7 @@ class HfAssistedBackend(NativeBackend):
     ) -> None:
         """Continue one prompt and record its rounds."""
         prompt = torch.tensor([list(request.token_ids)], device=self.target.device)
-        watch = Watch(self.target.model, self._clock)
+        watch = LoopWatch(self.target.model, self._clock, self.watch)
         ending = Ending(watch, limits, prompt.shape[1])
         torch.manual_seed(_seed(cell, request))
         with watch.on() as trail:
@@ -135,6 +144,7 @@ class HfAssistedBackend(NativeBackend):
                 stopping_criteria=StoppingCriteriaList([ending]),
                 **self._arguments(cell, limits),
             )
+        self.watch.pause()
         tokens = output[0, prompt.shape[1] :].tolist()
         self._record(request, tokens, trail, limits, recorder, index)
 
@@ -210,7 +220,7 @@ class HfAssistedBackend(NativeBackend):
                     num_evaluated=[min(step.num_accepted + 1, step.num_drafted)],
                     num_accepted=[step.num_accepted],
                     num_verified=step.num_drafted + 1,
-                    marks=(begin, drafted, verified),
+                    marks=(begin, drafted, verified, verified),
                 ),
                 [len(kept)],
                 end,

@@ -118,7 +118,9 @@ class OpenAIBackend(Backend):
     def check(self, cells: Sequence[Cell]) -> None:
         """The drafter is the server's; :meth:`impossible` asked what it is."""
 
-    def begin_block(self, requests: Sequence[Request], cells: Sequence[Cell]) -> None:
+    def begin_block(
+        self, requests: Sequence[Request], cells: Sequence[Cell], limits: Limits
+    ) -> None:
         """Warm each server up at the block's concurrency."""
         for cell in cells:
             server = self._server_of(cell)

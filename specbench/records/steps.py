@@ -76,7 +76,7 @@ def all_steps(rounds: Columns) -> Steps:
         emitted=gathered(np.add, "num_emitted"),
         context=gathered(np.add, "context_length"),
         active_rows=once("active_rows"),
-        verified=summed("num_verified"),
+        verified=gathered(np.add, "num_verified"),
         sampling_s=once("sampling_s") if "sampling_s" in rounds else np.full(first.size, np.nan),
     )
 
