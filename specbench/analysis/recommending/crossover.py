@@ -83,10 +83,10 @@ def passing(logs: Numbers, sizes: Numbers) -> Numbers:
     after = np.maximum(place, 1)
     row = np.arange(len(logs))
     high, low = logs[row, after - 1], logs[row, after]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = high / (high - low)
     left, right = np.log(sizes)[after - 1], np.log(sizes)[after]
-    found = np.exp(left + share * (right - left))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # where none is below
+        share = high / (high - low)
+        found = np.exp(left + share * (right - left))
     return np.where(below.any(axis=1), np.where(place > 0, found, 0.0), np.inf)
 
 
