@@ -1,8 +1,9 @@
 """Finds drafters, backends, figures, tasks and sections of the report, without importing them.
 
 A file is a plug-in: ``drafters/early_exit.py`` is the drafter ``early-exit``, ``tasks/chat.toml``
-is the task ``chat``. Listing reads the folder, describing reads the first line of the docstring
-from the source, and only :func:`load` imports, so that ``specbench drafters`` never starts torch.
+is the task ``chat``, ``_shapes/NAME.toml`` the architecture ``shape:NAME``. Listing reads the
+folder, describing reads the first line of the docstring from the source, and only :func:`load`
+imports, so that ``specbench drafters`` never starts torch.
 
 >>> "ngram" in names("drafters")
 True
@@ -20,7 +21,7 @@ from typing import Literal
 
 from specbench.errors import SpecbenchError
 
-Kind = Literal["drafters", "backends", "plots", "tasks", "sections"]
+Kind = Literal["drafters", "backends", "plots", "tasks", "sections", "shapes"]
 
 _PACKAGE = Path(__file__).parent
 _NOT_A_PLUGIN = {"base", "spec"}
@@ -53,17 +54,17 @@ def path(kind: Kind, name: str) -> Path:
 
 
 def load(kind: Kind, name: str) -> ModuleType:
-    """Import the module behind the name of anything but a task."""
+    """Import the module behind the name of anything but a task or a shape."""
     package = ".".join(("specbench", *_FOLDERS.get(kind, (kind,))))
     return importlib.import_module(f"{package}.{path(kind, name).stem}")
 
 
 def describe(kind: Kind, name: str) -> str:
-    """The first line of a plug-in's docstring (or a task's description), read without importing."""
+    """The first line of its docstring, a task's description or a shape's source; no import."""
     file = path(kind, name)
-    if kind == "tasks":
+    if kind in _TOML:
         with file.open("rb") as stream:
-            return str(tomllib.load(stream).get("description", ""))
+            return str(tomllib.load(stream).get(_TOML[kind], ""))
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n")[0]
 
@@ -74,15 +75,20 @@ _SINGULAR: dict[str, str] = {
     "plots": "figure",
     "tasks": "task",
     "sections": "section of the report",
+    "shapes": "shape",
 }
+
+_TOML: dict[str, str] = {"tasks": "description", "shapes": "source"}
+"""Kinds that are TOML files, and the key that describes one."""
 
 _FOLDERS: dict[str, tuple[str, ...]] = {"sections": ("report", "sections")}
 """Where a kind lies in the package, if not in a folder of its own name."""
 
 
 def _files(kind: Kind) -> dict[str, Path]:
-    if kind == "tasks":
-        return {file.stem: file for file in tasks_dir().glob("*.toml")}
+    if kind in _TOML:
+        folder = tasks_dir() if kind == "tasks" else _PACKAGE / "_shapes"
+        return {file.stem: file for file in folder.glob("*.toml")}
     return {
         file.stem.replace("_", "-"): file
         for file in _PACKAGE.joinpath(*_FOLDERS.get(kind, (kind,))).glob("*.py")

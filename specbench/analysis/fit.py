@@ -33,7 +33,6 @@ from specbench.analysis.model import MeasuredRounds, RoundModel, expected_tokens
 from specbench.analysis.notes import run_notes
 from specbench.analysis.pooling import (
     DIVERGED,
-    SYNTHETIC,
     Group,
     GroupKey,
     Raw,
@@ -46,6 +45,7 @@ from specbench.analysis.replayed import ReplayedTokens, Traces
 from specbench.analysis.waits import Waits, waits_of
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
+from specbench.records.spec_text import is_synthetic
 from specbench.records.steps import Columns, integers
 from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
@@ -137,7 +137,7 @@ class GroupFit:
             where c or alpha is not known.
         points: one per measured gamma, ascending.
         acceptance: whether one alpha describes it, and what does; None for trees, adaptive drafts,
-            imported cells, and where nothing was evaluated.
+            synthetic drafters, imported cells, and where nothing was evaluated.
         costs: of a round over the draft length; None with fewer than three gammas, without a
             baseline, for trees and adaptive drafts. Of imported cells only the sums are known.
         prediction: each gamma from the others; None in the same cases and for imported cells.
@@ -175,7 +175,7 @@ class GroupFit:
     @property
     def synthetic(self) -> bool:
         """Whether alpha was chosen by the user instead of measured on a real drafter."""
-        return self.key.drafter.partition(":")[0] == SYNTHETIC
+        return is_synthetic(self.key.drafter)
 
     @property
     def errors_closed_form(self) -> Errors | None:
@@ -249,7 +249,8 @@ def _fit_group(group: Group, tables: RawTables, traces: Traces) -> GroupFit:
         for gamma, cells in group.cells.items()
     }
     survival = {g: summary["survival_by_position"] or () for g, summary in summaries.items()}
-    acceptance = judge_acceptance(group.draft_form, raw)
+    set_by_user = is_synthetic(group.key.drafter)  # then there is nothing to test
+    acceptance = None if set_by_user else judge_acceptance(group.draft_form, raw)
     model = None
     if alpha is not None and c is not None:
         better = acceptance.model if acceptance and acceptance.rejected else None

@@ -21,19 +21,24 @@ class Folded(NamedTuple):
     groups: tuple[GroupFit, ...]
 
 
+_WAS_SET = "left out, for α was set and not measured"
+
+
 def fold_acceptance(groups: Sequence[GroupFit], apart: int = 1) -> list[Folded]:
-    """Verdicts on acceptance.
+    """Verdicts on acceptance; synthetic drafters come last, for there is nothing to judge.
 
     Args:
         apart: so many groups of one verdict are told apart, each with its own numbers.
     """
     judged = [group for group in groups if group.acceptance is not None]
-    return _folded(
+    verdicts = _folded(
         judged,
         lambda group: group.acceptance and acceptance_alike(group.acceptance),
         lambda alike: acceptance_together([g.acceptance for g in alike if g.acceptance]),
         apart,
     )
+    synthetic = tuple(group for group in groups if group.synthetic)
+    return [*verdicts, Folded(_WAS_SET, synthetic)] if synthetic else verdicts
 
 
 def fold_gaps(groups: Sequence[GroupFit], apart: int = 1) -> list[Folded]:

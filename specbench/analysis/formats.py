@@ -12,10 +12,15 @@ known is a dash.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specbench.records.schema import DraftForm
 
 MISSING = "-"
 
-SYNTHETIC_NOTE = "synthetic drafters calibrate the instrument and are never recommended"
+SYNTHETIC_MARK = "§"
+SYNTHETIC_NOTE = "§ synthetic drafters: their α is set, not measured; they are never recommended"
 
 FORM_MARKS = {"chain": "", "tree": "†", "adaptive": "‡"}
 """What stands before numbers that are not those of a chain of fixed length."""
@@ -31,6 +36,11 @@ _FORM_NOTES = {
         "  that of a fixed γ; no closed form, {} by what was accepted at each depth",
     ),
 }
+
+
+def alpha_mark(form: DraftForm, synthetic: bool) -> str:
+    """What stands before an alpha that is not that of a real drafter's chain."""
+    return SYNTHETIC_MARK if synthetic else FORM_MARKS[form]
 
 
 def form_notes(forms: Collection[str], column: str) -> list[str]:

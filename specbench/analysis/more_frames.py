@@ -4,11 +4,11 @@
 with alpha_low and alpha_high, evaluated (rounds), iid_alpha (one for all positions), model and
 model_alpha: what the chosen model says. Chains only.
 
-``forwards``: run, the setting's columns; drafter ("none" for plain decoding) and gamma, tokens of
-all rows in one target forward, forward_s (mean of a cell), weight_bytes, kv_bytes, parameters,
-expert_bytes, num_experts and active_experts, attention_flops per token, bandwidth_bytes_per_s,
-matmul_flops_per_s; roofline_s, what a verifying forward would take if v were the roofline's. One
-row per finished cell that was timed and can be used.
+``forwards``: run, the setting's columns; drafter ("none" for plain decoding), gamma and synthetic,
+tokens of all rows in one target forward, forward_s (mean of a cell), weight_bytes, kv_bytes,
+parameters, expert_bytes, num_experts and active_experts, attention_flops per token,
+bandwidth_bytes_per_s, matmul_flops_per_s; roofline_s, what a verifying forward would take if v were
+the roofline's. One row per finished cell that was timed and can be used.
 
 Missing numbers are NaN.
 """
@@ -89,6 +89,7 @@ def forwards_frame(run: Run, fitted: RunFit, name: str | None = None) -> pd.Data
             "target": fitted.target,
             "drafter": cell.drafter,
             "gamma": cell.gamma,
+            "synthetic": cell.synthetic,
             "tokens": cell.batch_size * (1.0 + (cell.num_drafted or 0) / cell.num_rounds),
             "forward_s": cell.verify_s,
             **_needs(steps.get(Setting.of(cell))),

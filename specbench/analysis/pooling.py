@@ -21,9 +21,6 @@ from specbench.records.steps import Columns
 DIVERGED = "DIVERGED"
 """The verdict on a cell whose greedy output differs from plain decoding for no good reason."""
 
-SYNTHETIC = "synthetic"
-"""The kind of drafter whose alpha is set by the user, to calibrate the instrument."""
-
 Raw = tuple[Columns, Columns]
 """(rounds, requests) of one or more cells."""
 

@@ -50,7 +50,7 @@ class NativeBackend(Backend):
             progress=progress,
         )
         name = loaded.source.name
-        self.target = LanguageModel(loaded.model, loaded.tokenizer, name)
+        self.target = LanguageModel(loaded.model, loaded.vocabulary, name)
         self.tokenizer = loaded.tokenizer
         self.device = str(self.target.device)
         self.stop_tokens = self.target.stop_tokens
@@ -177,7 +177,7 @@ class NativeBackend(Backend):
         )
         use_fast_order(loaded.model)
         source = loaded.source
-        model = LanguageModel(loaded.model, loaded.tokenizer, source.name, source.provenance)
+        model = LanguageModel(loaded.model, loaded.vocabulary, source.name, source.provenance)
         if self._options.compile:
             model.compile()
         return model

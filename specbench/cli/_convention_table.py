@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specbench.analysis.names import short_names
 from specbench.cli._output import (
+    SYNTHETIC_NOTE,
     OutputFormat,
     beside_label,
     number,
@@ -16,6 +17,7 @@ from specbench.cli._output import (
     print_notes,
     print_table,
 )
+from specbench.records.spec_text import is_synthetic
 
 if TYPE_CHECKING:
     from specbench.analysis.conventions import ConventionRow, Value
@@ -47,6 +49,8 @@ def _print_tables(convention: str, rows: Sequence[ConventionRow]) -> None:
         _print_one(f"{task}, as {convention} reports it", single, here, names)
         for name in lists:
             _print_one(f"{task}: {name}", [name], here, names, heading="")
+    if any(is_synthetic(row.key.drafter) for row in rows):
+        print(SYNTHETIC_NOTE)
 
 
 def _is_list(rows: Sequence[ConventionRow], name: str) -> bool:

@@ -17,8 +17,8 @@ from specbench.analysis.names import gamma_label, short_names, some
 from specbench.analysis.prediction import accuracy
 from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
-    FORM_MARKS,
     SYNTHETIC_NOTE,
+    alpha_mark,
     beside_label,
     form_notes,
     number,
@@ -156,7 +156,7 @@ def _fitted(group: GroupFit) -> list[str]:
 
 
 def _alpha(group: GroupFit) -> str:
-    mark = FORM_MARKS[group.draft_form] if group.alpha is not None else ""
+    mark = alpha_mark(group.draft_form, group.synthetic) if group.alpha is not None else ""
     return mark + with_interval(group.alpha, group.alpha_ci)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from specbench.analysis.names import gamma_label, printable, short_names
+from specbench.cli._given_alpha_table import print_given_alphas
 from specbench.cli._optimal_server import print_server
 from specbench.cli._output import (
     SYNTHETIC_NOTE,
@@ -31,18 +32,14 @@ Names = Mapping[str, str]
 def print_answer(answer: Answer) -> None:
     """Print what to use, what to type, why not, the policy for a server, and the curves."""
     names = short_names(group.fit.key.drafter for group in answer.groups)
-    rows = [row for decision in answer.decisions for row in _policy_rows(decision, names)]
-    print_table("What to use", _POLICY, rows, texts=_TEXTS)
-    print("best: how often nothing else is more than 1% faster if conversations are drawn")
-    print("anew · loss: what one stands to lose against the best, on average")
-    provisional = [str(decision.setting) for decision in answer.decisions if decision.provisional]
-    if provisional:
-        print(wrapped(f"provisional, for want of a noise floor: {'; '.join(provisional)}", ""))
-    print()
-    _print_options(answer)
-    _print_reasons(answer)
-    _print_acceptance(answer, names)
-    print_server(answer, names)
+    real = answer.of_real_drafters
+    if real.decisions:
+        _print_policy(real, names)
+    print_given_alphas(answer, names)
+    _print_options(real)
+    _print_reasons(real)
+    _print_acceptance(real, names)
+    print_server(real, names)
     for setting in dict.fromkeys(group.fit.key.setting for group in answer.groups):
         groups = [group for group in answer.groups if group.fit.key.setting == setting]
         chosen = {one.choice.gamma for one in answer.decisions if one.setting == setting}
@@ -53,6 +50,17 @@ def print_answer(answer: Answer) -> None:
         print("trees and gamma=auto: only what was measured; γ is levels, or the longest draft")
     if any(group.fit.synthetic for group in answer.groups):
         print(SYNTHETIC_NOTE)
+
+
+def _print_policy(answer: Answer, names: Names) -> None:
+    rows = [row for decision in answer.decisions for row in _policy_rows(decision, names)]
+    print_table("What to use", _POLICY, rows, texts=_TEXTS)
+    print("best: how often nothing else is more than 1% faster if conversations are drawn")
+    print("anew · loss: what one stands to lose against the best, on average")
+    provisional = [str(decision.setting) for decision in answer.decisions if decision.provisional]
+    if provisional:
+        print(wrapped(f"provisional, for want of a noise floor: {'; '.join(provisional)}", ""))
+    print()
 
 
 def _policy_rows(decision: Decision, names: Names) -> list[list[str]]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from specbench.analysis.formats import FORM_MARKS as FORM_MARKS
 from specbench.analysis.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
+from specbench.analysis.formats import alpha_mark as alpha_mark
 from specbench.analysis.formats import form_notes as form_notes
 from specbench.analysis.formats import number as number
 from specbench.analysis.formats import percent as percent

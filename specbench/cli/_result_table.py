@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specbench.analysis.names import broken, counted, gamma_label, short_names
-from specbench.cli._output import FORM_MARKS, form_notes, with_interval
+from specbench.cli._output import (
+    FORM_MARKS,
+    SYNTHETIC_NOTE,
+    alpha_mark,
+    form_notes,
+    with_interval,
+)
 from specbench.cli._plan_text import block_title
 from specbench.theory import by_depth, closed_form
 
@@ -119,7 +125,7 @@ def _cell_lines(record: CellRecord, name: str) -> list[str]:
     mark, theory = FORM_MARKS[record.draft_form], _prediction(record)
     numbers = (
         gamma,
-        mark * (record.alpha is not None) + with_interval(record.alpha, record.alpha_ci),
+        _alpha(record),
         _number(record.tau, 2, widest=4),
         _number(record.c, 3, widest=5),
         _number(record.tok_per_s, 1, widest=6),
@@ -127,6 +133,11 @@ def _cell_lines(record: CellRecord, name: str) -> list[str]:
         mark * (theory is not None) + _number(theory, 2, widest=6 - len(mark)),
     )
     return [*lines, _row(name, numbers, record.lossless or "-")]
+
+
+def _alpha(record: CellRecord) -> str:
+    mark = alpha_mark(record.draft_form, record.synthetic) if record.alpha is not None else ""
+    return mark + with_interval(record.alpha, record.alpha_ci)
 
 
 def _prediction(record: CellRecord) -> float | None:
@@ -160,6 +171,8 @@ def _rests_on_few(record: CellRecord) -> bool:
 def _notes(records: Sequence[CellRecord]) -> list[str]:
     forms = {record.draft_form for record in records if record.status == "ok"}
     notes = form_notes(forms, "theory")
+    if any(record.synthetic for record in records):
+        notes.append(SYNTHETIC_NOTE)
     if any(_rests_on_few(record) for record in records):
         notes.append(
             "few prompts: these intervals rest on fewer than 6 prompts (--prompts 6 or more)"

@@ -15,6 +15,7 @@ import typer
 
 from specbench.cli._output import (
     FORMAT_METAVAR,
+    SYNTHETIC_NOTE,
     OutputFormat,
     beside_label,
     number,
@@ -25,6 +26,7 @@ from specbench.cli._output import (
     printable,
 )
 from specbench.errors import SpecbenchError
+from specbench.records.spec_text import is_synthetic
 
 if TYPE_CHECKING:
     from specbench.analysis.comparing import ComparedCell, Comparison, Metric, Ratio
@@ -112,6 +114,8 @@ def _print_tables(comparison: Comparison) -> None:
         print_table(task, _HEADINGS, lines)
     print(printable(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding"))
     print("speedup, α and τ are ratios B / A too; their intervals are in JSON and CSV")
+    if any(is_synthetic(cell.name.drafter) for cell in comparison.cells):
+        print(SYNTHETIC_NOTE)
 
 
 def _line(cell: ComparedCell) -> list[str]:

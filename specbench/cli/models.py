@@ -1,4 +1,6 @@
-"""``specbench models``: the models on this machine and where they lie, without starting torch.
+"""``specbench models``: the models on this machine, and the shapes to measure without weights.
+
+Neither needs torch.
 
 specbench models
 specbench models --format json
@@ -6,6 +8,7 @@ specbench models --format json
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +16,7 @@ import typer
 
 if TYPE_CHECKING:
     from specbench.weights.catalog import CachedModel
+    from specbench.weights.shapes import Shape
 
 _HASH_CHARS = 12
 
@@ -30,18 +34,21 @@ def models(
     """List the models that are on this machine already, with sizes, hashes and folders.
 
     The embedded default is fetched by the first run that needs it. Any causal language model can be
-    the target: specbench run --target NAME, a folder, or a .gguf file.
+    the target: specbench run --target NAME, a folder, or a .gguf file. Shapes are published
+    architectures that are measured with random weights: --target shape:NAME.
     """
     from specbench.weights import embedded, hub
     from specbench.weights.catalog import cached_models
+    from specbench.weights.shapes import all_shapes
     from specbench.weights.source import DEFAULT_NAME
 
-    found = cached_models()
+    found, shapes = cached_models(), all_shapes()
     caches = {"embedded": str(embedded.cache_dir()), "hub": str(hub.cache_dir())}
     if format is ListFormat.JSON:
         from specbench.cli._output import print_json
 
-        print_json({"models": [_document(model) for model in found], "caches": caches})
+        listed = {"models": [_document(model) for model in found], "caches": caches}
+        print_json({**listed, "shapes": [_shape_document(shape) for shape in shapes]})
         return
     if not any(model.kind == "embedded" for model in found):
         print(
@@ -51,6 +58,7 @@ def models(
     for model in found:
         print("\n".join(_lines(model)))
     print(f"caches: {caches['embedded']} (SPECBENCH_CACHE)\n        {caches['hub']} (HF_HOME)")
+    print("\n".join(_shape_lines(shapes)))
 
 
 def _document(model: CachedModel) -> dict[str, Any]:
@@ -81,3 +89,26 @@ def _lines(model: CachedModel) -> list[str]:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def _shape_document(shape: Shape) -> dict[str, Any]:
+    return {
+        "name": f"shape:{shape.name}",
+        "parameters": shape.parameters,
+        "bfloat16_bytes": shape.bfloat16_bytes,
+        "source": shape.source,
+    }
+
+
+def _shape_lines(shapes: Sequence[Shape]) -> list[str]:
+    """One line each: name, parameters, bytes in bfloat16, source."""
+    lines = ["", "shapes: architectures with random weights, measured for their cost alone"]
+    for shape in shapes:
+        name, source = f"shape:{shape.name}", shape.source.removeprefix("config.json of ")
+        size = f"{shape.parameters / 1e9:6.2f} B {_size(shape.bfloat16_bytes):>9}"
+        lines.append(f"{name:<19} {size}  {source}")
+    return [
+        *lines,
+        "B: 10^9 parameters; bytes in bfloat16; from the config.json of that model; t5 is",
+        "an encoder-decoder, which the engine does not decode yet",
+    ]

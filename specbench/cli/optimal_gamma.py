@@ -69,8 +69,8 @@ def optimal_gamma(
 
     Trees and gamma=auto have no single alpha: they answer at measured gammas only (a tree's levels,
     the longest draft). Gammas outside the measured ones appear in JSON and CSV, marked as
-    extrapolated, and are never recommended; neither are synthetic drafters (they calibrate the
-    instrument) nor cells whose output DIVERGED from plain decoding.
+    extrapolated, and are never recommended; neither are cells whose output DIVERGED from plain
+    decoding, nor synthetic drafters: their best gamma at the alpha that was set stands apart.
     """
     chosen, longest = OutputFormat.of(format), _longest(max_gamma)
     if run is not None and (alpha is not None or cost is not None):

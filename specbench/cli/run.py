@@ -39,8 +39,9 @@ def run(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|PATH|FILE.gguf",
-            help="Model to measure: a Hugging Face name, a folder or a GGUF file. "
+            metavar="NAME|PATH|FILE.gguf|shape:NAME",
+            help="Model to measure: a Hugging Face name, a folder, a GGUF file, or an architecture "
+            "with random weights (specbench models). "
             "Default: SmolLM2-135M-Instruct, fetched once and cached.",
         ),
     ] = None,
@@ -172,7 +173,7 @@ def _print_plan(sweep: SweepConfig) -> None:
     if not all(engine.in_process for engine in engines.values()):
         print("no estimate of the time: a server's speed is not known before it is measured")
         return
-    weight_bytes = _weight_bytes_here(sweep.target)
+    weight_bytes = _weight_bytes_here(sweep.target, sweep.dtype)
     if weight_bytes is None:
         print("no estimate of the time: the target is not on this machine yet")
         return
@@ -181,11 +182,16 @@ def _print_plan(sweep: SweepConfig) -> None:
     print("\n".join(estimate_lines(cells, sweep, weight_bytes, rate)))
 
 
-def _weight_bytes_here(target: str | None) -> int | None:
-    """Bytes of a target's weight files if they are on this machine; nothing is fetched."""
+def _weight_bytes_here(target: str | None, dtype: str = "auto") -> int | None:
+    """Bytes of a target's weights if they are on this machine; nothing is fetched."""
     from specbench.weights.catalog import cached_models
+    from specbench.weights.shapes import is_shape
     from specbench.weights.source import DEFAULT_NAME, weight_files
 
+    if target is not None and is_shape(target):
+        from specbench.weights.loading import shape_bytes
+
+        return shape_bytes(target, dtype)
     name = target or DEFAULT_NAME
     path = Path(name).expanduser()
     folders = [path, *(model.folder for model in cached_models() if model.name == name)]

@@ -1,7 +1,7 @@
 """Which drafter a SPEC means: the one that it names, or the one that comes with specbench.
 
 Trained drafters for the embedded default target lie inside the package, one folder per kind; a SPEC
-without an argument means the one of its kind.
+without an argument means the one of its kind. A head named ``shape`` has random weights.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specbench.drafters.spec import DrafterSpec
+from specbench.drafters.spec import SHAPE, DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.models.target import LanguageModel
 from specbench.weights.source import DEFAULT_NAME
@@ -35,6 +35,11 @@ def check_shipped(spec: DrafterSpec, what: str = "PATH") -> None:
         )
     if spec.argument is not None:
         spec.need_argument(what)
+    if spec.has_random_weights and spec.kind != "model" and spec.argument != SHAPE:
+        raise SpecbenchError(
+            f"drafter {spec.text!r}: a head has the dimensions of its target",
+            f"Write {spec.kind}:{SHAPE}",
+        )
 
 
 def drafter_name(spec: DrafterSpec, target: LanguageModel) -> str:

@@ -2,7 +2,8 @@
 
 One decoder layer continues the target's states and reads its own guesses from the second draft
 token on; the target's output layer turns them into tokens. EAGLE-2 is the same head with a tree:
-``eagle:PATH,tree=60,topk=10``. (Li et al. 2024, arXiv 2401.15077 and 2406.16858.)
+``eagle:PATH,tree=60,topk=10``; ``eagle:shape`` has random weights. (Li et al. 2024, arXiv
+2401.15077 and 2406.16858.)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead, load_eagle
 from specbench.heads.eagle import EagleHead
+from specbench.heads.random_heads import random_eagle
 from specbench.models.target import LanguageModel
 
 
@@ -45,7 +47,10 @@ class EagleDrafter(StateDrafter):
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> EagleDrafter:
-        loaded = load_eagle(drafter_name(spec, host.target), host.target)
+        if spec.has_random_weights:
+            loaded = random_eagle(host.target)
+        else:
+            loaded = load_eagle(drafter_name(spec, host.target), host.target)
         output = make_output(spec, loaded.checkpoint, host.target, [])
         return cls(loaded, output, host.target, spec)
 

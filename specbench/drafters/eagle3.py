@@ -1,7 +1,8 @@
 """An EAGLE-3 head on states of three depths of the target (``eagle3:PATH,tree=60,topk=10``).
 
 The head has an output layer of its own, mostly over a smaller vocabulary, so a draft step reads
-none of the target's weights. It takes EAGLE-3's own checkpoints and those in speculators' format.
+none of the target's weights. It takes EAGLE-3's own checkpoints and those in speculators' format;
+``eagle3:shape`` has random weights.
 (Li et al. 2025, arXiv 2503.01840.)
 """
 
@@ -17,6 +18,7 @@ from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead, load_eagle3
 from specbench.heads.eagle3 import Eagle3Head
+from specbench.heads.random_heads import random_eagle3
 from specbench.models.target import LanguageModel
 
 
@@ -36,7 +38,10 @@ class Eagle3Drafter(StateDrafter):
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> Eagle3Drafter:
-        loaded = load_eagle3(drafter_name(spec, host.target), host.target)
+        if spec.has_random_weights:
+            loaded = random_eagle3(host.target)
+        else:
+            loaded = load_eagle3(drafter_name(spec, host.target), host.target)
         return cls(loaded, host.target, spec)
 
     def _features(self, hidden: dict[int, Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ All tokens of a draft come from the one state of the last accepted token, each f
 own and without knowing the others, in one product with the output layer; so gamma can't exceed the
 number of heads, and a draft costs nearly the same whatever gamma is. ``tree=N`` or ``tree=FILE``
 drafts a tree of fixed form from the best guesses of each head. (Cai et al. 2024, arXiv 2401.10774;
-its "typical acceptance" is lossy and not used.)
+its "typical acceptance" is lossy and not used.) ``medusa:shape,heads=5`` has random weights.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import LoadedHead, count_medusa_heads, load_medusa
 from specbench.heads.medusa import MedusaHeads
+from specbench.heads.random_heads import MEDUSA_HEADS, random_medusa
 from specbench.measure.transfer import to_device
 from specbench.models.capture import StepShape
 from specbench.models.target import LanguageModel
@@ -43,7 +44,7 @@ class MedusaDrafter(Drafter):
         spec: says which tree, if any.
     """
 
-    OPTIONS = ("vocab", "tree")
+    OPTIONS = ("vocab", "tree", "heads")
     one_step = True
 
     def __init__(
@@ -75,19 +76,30 @@ class MedusaDrafter(Drafter):
         check_shipped(spec)
         spec.integer("vocab", 8192)
         no_shape(spec, 1)  # reads a file
+        if "heads" in spec.options and not spec.has_random_weights:
+            raise SpecbenchError(
+                f"drafter {spec.text!r}: heads= is for medusa:shape, a checkpoint has its own"
+            )
+        spec.integer("heads", MEDUSA_HEADS)
 
     @classmethod
     def impossible(
         cls, spec: DrafterSpec, *, gamma: int, temperature: float, batch_size: int
     ) -> str | None:
-        num_heads = count_medusa_heads(spec.argument or str(shipped(spec.kind)))
+        if spec.has_random_weights:
+            num_heads: int | None = spec.integer("heads", MEDUSA_HEADS)
+        else:
+            num_heads = count_medusa_heads(spec.argument or str(shipped(spec.kind)))
         if num_heads is not None and gamma > num_heads:
             return _too_long(gamma, num_heads)
         return no_shape(spec, gamma)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> MedusaDrafter:
-        loaded = load_medusa(drafter_name(spec, host.target), host.target)
+        if spec.has_random_weights:
+            loaded = random_medusa(host.target, spec.integer("heads", MEDUSA_HEADS))
+        else:
+            loaded = load_medusa(drafter_name(spec, host.target), host.target)
         output = make_output(spec, loaded.checkpoint, host.target, loaded.head.lm_heads)
         return cls(loaded, output, host.target, spec)
 

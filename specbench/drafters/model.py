@@ -1,6 +1,7 @@
 """A smaller language model with the same tokenizer (``model:NAME``, a hub name, folder or GGUF).
 
-``model`` alone is the draft model that comes with specbench for its embedded default target.
+``model`` alone is the draft model that comes with specbench for its embedded default target,
+``model:shape:NAME`` a published architecture with random weights.
 
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
@@ -28,6 +29,8 @@ from specbench.models.cache import RowCache
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.sampling.warp import SamplingParams
+from specbench.weights.finding import resolve
+from specbench.weights.shapes import is_shape
 
 
 class ModelDrafter(StepwiseDrafter):
@@ -51,6 +54,8 @@ class ModelDrafter(StepwiseDrafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         check_shipped(spec, "NAME")
+        if spec.has_random_weights:
+            _check_shape(spec)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
@@ -147,6 +152,16 @@ class ModelDrafter(StepwiseDrafter):
         num_read = place.tree.depths.shape[1] - tokens.shape[1]
         starts = [n - 1 + num_read for n in self._lengths_at_draft]
         return self.model.forward(tokens, self.cache, starts, tree=place.tree).logits
+
+
+def _check_shape(spec: DrafterSpec) -> None:
+    """Raises SpecbenchError if a model with random weights has no shape that there is."""
+    if not is_shape(spec.argument):
+        raise SpecbenchError(
+            f"drafter {spec.text!r} names no shape",
+            "Write model:shape:NAME with one that specbench models lists",
+        )
+    resolve(spec.argument)
 
 
 DRAFTER = ModelDrafter

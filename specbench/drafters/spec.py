@@ -4,6 +4,8 @@
 DrafterSpec(kind='ngram', argument=None, options={'max': '3'}, text='ngram,max=3')
 >>> parse_spec("model:ORG/NAME").argument
 'ORG/NAME'
+>>> parse_spec("medusa:shape,heads=3").has_random_weights
+True
 >>> parse_spec("synthetic:0.8,cost=ngram,max=2").options
 {'cost': 'ngram,max=2'}
 """
@@ -23,6 +25,9 @@ from specbench.records.spec_text import split_spec
 SERVER_KINDS = frozenset({"mtp", "suffix"})
 """Drafters that only servers have: heads inside the target, and matches in a suffix tree."""
 
+SHAPE = "shape"
+"""The argument of a head with random weights in the target's dimensions."""
+
 
 @dataclass(frozen=True)
 class DrafterSpec:
@@ -32,6 +37,11 @@ class DrafterSpec:
     argument: str | None
     options: dict[str, str] = field(default_factory=dict)
     text: str = ""
+
+    @property
+    def has_random_weights(self) -> bool:
+        """Whether it names a shape instead of weights: ``eagle:shape``, ``model:shape:NAME``."""
+        return (self.argument or "").partition(":")[0] == SHAPE
 
     def need_argument(self, what: str) -> str:
         """The argument, which must be there.

@@ -4,11 +4,12 @@ It replays the target's own recorded greedy output and corrupts each token with 
 so acceptance is i.i.d. with alpha = A while target, verify and loop are the real ones. Two modes:
 
 * float32: the target decides. It accepts what equals its own choice, the output is lossless.
-* other dtypes, where a near-tie may flip and derail the replay: the coin itself decides, and the
-  replayed token is committed. The output is the recorded one, so ``lossless`` says nothing.
+* other dtypes, and random weights, where a near-tie may flip and derail the replay: the coin itself
+  decides, and the replayed token is committed. The output is the recorded one, so ``lossless`` says
+  nothing. On random weights no token is a stop token.
 
-``cost=SPEC`` (last, takes the rest) runs another drafter for its time and drops what it proposes.
-Temperature 0 only.
+``cost=SPEC`` (last, takes the rest) runs another drafter for its time and drops what it proposes: a
+chain of fixed length, as what is verified is one. Temperature 0 only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from specbench.drafters.base import Draft, Drafter, Host, Session, build_drafter
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.measure.transfer import to_device
+from specbench.records.spec_text import draft_form
 from specbench.sampling.rng import keyed_uniforms
+from specbench.weights.shapes import is_shape
 
 
 class SyntheticDrafter(Drafter):
@@ -50,6 +53,7 @@ class SyntheticDrafter(Drafter):
         self.stop_tokens = stop_tokens
         self.vocab_size = vocab_size
         self.cost = cost
+        self.weights = cost.weights if cost else {}
         self.weight_bytes = cost.weight_bytes if cost else 0
         self.modules = cost.modules if cost else ()
         self.shared_layers = cost.shared_layers if cost else 0
@@ -74,6 +78,11 @@ class SyntheticDrafter(Drafter):
             if cost.kind == "synthetic":
                 raise SpecbenchError(f"drafter {spec.text!r}: cost= can't be synthetic itself")
             drafter_class(cost).check(cost)
+            if draft_form(cost.text) != "chain":
+                raise SpecbenchError(
+                    f"drafter {spec.text!r}: cost= has to draft chains of fixed length",
+                    "What is verified is a chain of gamma tokens: leave out tree= and gamma=auto",
+                )
 
     @classmethod
     def impossible(
@@ -90,11 +99,11 @@ class SyntheticDrafter(Drafter):
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> SyntheticDrafter:
-        cost = spec.options.get("cost")
+        cost, means_nothing = spec.options.get("cost"), is_shape(host.target.name)
         return cls(
             float(spec.need_argument("A")),
-            target_decides=host.target.dtype == torch.float32,
-            stop_tokens=host.target.stop_tokens,
+            target_decides=host.target.dtype == torch.float32 and not means_nothing,
+            stop_tokens=frozenset() if means_nothing else host.target.stop_tokens,
             vocab_size=host.target.vocab_size,
             cost=build_drafter(cost, host) if cost else None,
         )
@@ -108,6 +117,7 @@ class SyntheticDrafter(Drafter):
         self._derailed: set[str] = set()
         if self.cost:
             self.cost.start(session)
+            self.cache = self.cost.cache
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         row, session = self.rows[slot], self.session
@@ -124,8 +134,6 @@ class SyntheticDrafter(Drafter):
             self.cost.rehearse(prompt_lengths)
 
     def propose(self, gamma: int) -> Draft:
-        if self.cost:
-            self.cost.propose(gamma)
         replays = [self._next_recorded(slot, gamma + 1) for slot in range(len(self.rows))]
         drafts = [
             self._corrupt(slot, self._until_stop(replay[:gamma]))
@@ -134,6 +142,8 @@ class SyntheticDrafter(Drafter):
         width = max(len(draft) for draft in drafts)
         tokens = self._pad(drafts, width)
         replay = None if self.target_decides else self._pad(replays, width + 1, filler=-1)
+        if self.cost:  # last: copying tokens to the device would wait for its kernels
+            self.cost.propose(gamma)
         return Draft(tokens, [len(draft) for draft in drafts], replay=replay)
 
     def commit(self, num_accepted: Sequence[int], hidden: dict[int, Tensor] | None = None) -> None:

@@ -18,7 +18,7 @@ from transformers import LlamaConfig
 
 from specbench.errors import SpecbenchError
 from specbench.heads.eagle import EagleHead
-from specbench.heads.eagle3 import NUM_FEATURES, Eagle3Head
+from specbench.heads.eagle3 import NUM_FEATURES, Eagle3Head, usual_layers
 from specbench.heads.files import Checkpoint, open_checkpoint, tensor_names
 from specbench.heads.fitting import embedding_of, fill, made_for, require_equal
 from specbench.heads.medusa import MedusaHeads
@@ -221,7 +221,7 @@ def _feature_layers(checkpoint: Checkpoint, target: LanguageModel) -> tuple[int,
         if layers is not None:
             break
     if layers is None:
-        layers = (2, total // 2, total - 3)
+        layers = usual_layers(total)
     listed = list(layers) if isinstance(layers, list | tuple) else [layers]
     if len(listed) != NUM_FEATURES:
         raise SpecbenchError(

@@ -20,6 +20,11 @@ from specbench.models.cache import RowCache
 NUM_FEATURES = 3
 
 
+def usual_layers(num_layers: int) -> tuple[int, int, int]:
+    """The layers whose entering states a head reads where its config names none."""
+    return (2, num_layers // 2, num_layers - 3)
+
+
 class Midlayer(DecoderLayer):
     """Norms embedding and state apart and attends over both side by side."""
 

@@ -121,6 +121,21 @@ def capacity_bytes(device: Any, cuda: Any = None) -> int:
     return min([int(psutil.virtual_memory().total), *_container_limits()])
 
 
+def available_bytes(device: Any, cuda: Any = None) -> int:
+    """Bytes that are free now: on the GPU, or of the machine (a container's limit if lower)."""
+    if str(device).startswith("cuda"):
+        if cuda is None:
+            import torch
+
+            cuda = torch.cuda
+        name = str(device)  # what torch holds in reserve is free for torch
+        unused = cuda.memory_reserved(name) - cuda.memory_allocated(name)
+        return int(cuda.mem_get_info(name)[0] + unused)
+    import psutil
+
+    return min([int(psutil.virtual_memory().available), *_container_limits()])
+
+
 def _container_limits() -> list[int]:
     limits = []
     for file in _CGROUP_LIMITS:

@@ -3,7 +3,8 @@
 One panel per task, temperature and batch size. If acceptance were i.i.d., a drafter's points would
 lie on its dashed line. Where that is rejected, and another model predicted a draft length left out
 better, predictions use that one: the solid line. Deep positions are reached by few rounds, as their
-intervals show; those of fewer than ten are hollow. Chains only.
+intervals show; those of fewer than ten are hollow. Chains only, and no synthetic drafters, whose
+alpha was set.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def draw(positions: pd.DataFrame) -> Figure:
     if not len(positions):
         raise SpecbenchError(
             "nothing to draw in acceptance-by-position: no draft of fixed length was evaluated in "
-            "rounds of this run (trees, gamma=auto and imported results have no such positions)",
+            "rounds of this run (trees, gamma=auto, synthetic drafters and imports don't count)",
             "Draw --figure speedup-vs-gamma",
         )
     positions = base.with_series(positions)

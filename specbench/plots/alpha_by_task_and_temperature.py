@@ -3,7 +3,7 @@
 One panel per drafter and batch size. Each point is a group's alpha, accepted / evaluated over all
 its gammas, with its 95% interval by conversation; tasks stand side by side, temperatures within a
 task from left to right. Chains only: a tree's alpha is that of a whole level, an adaptive draft's
-that of easier tokens, and the title counts both.
+that of easier tokens, and the title counts both. Nor synthetic drafters, whose alpha was set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def draw(points: pd.DataFrame) -> Figure:
         points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
 
     Raises:
-        SpecbenchError: no row has an alpha, or none of them is a chain.
+        SpecbenchError: no row has an alpha that was measured, or none of them is a chain.
     """
     known = points.dropna(subset=["fit_alpha"]) if len(points) else points
     if not len(known):
@@ -42,6 +42,7 @@ def draw(points: pd.DataFrame) -> Figure:
             f"nothing to draw in {_NAME}: no token was evaluated, so there is no alpha",
             "`specbench fit RUN` lists what failed",
         )
+    known, not_measured = base.measured_alphas(known, _NAME)
     kept, left_out = base.chains(known, _NAME)
     groups = base.with_series(kept.drop_duplicates([*_GROUP, "drafter"]))
     tasks = base.unique(groups["task"])
@@ -64,7 +65,8 @@ def draw(points: pd.DataFrame) -> Figure:
         for label in axis.get_xticklabels():
             label.set_horizontalalignment("right")
             label.set_rotation_mode("anchor")
-    base.put_title(figure, groups, "Alpha by task and temperature", left_out)
+    notes = "; ".join(note for note in (left_out, not_measured) if note)
+    base.put_title(figure, groups, "Alpha by task and temperature", notes)
     figure.supylabel("alpha (α): chance that an\nevaluated token is accepted", fontsize=10)
     figure.supxlabel("task", fontsize=10)
     handles = [base.heading("Temperature")]

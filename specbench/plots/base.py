@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from specbench import registry
+from specbench.analysis.formats import SYNTHETIC_MARK, SYNTHETIC_NOTE
 from specbench.analysis.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
 from specbench.plots._names import readable
@@ -48,6 +49,7 @@ NO_FORMULAS = {"text.parse_math": False}
 _HEADING = "heading"
 # Several runs may be drawn together; whatever differs between them becomes part of a series' name.
 _SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p", "request_rate")
+_PREFIXES = {"top_k": "top-k ", "top_p": "top-p ", "request_rate": "request-rate "}
 
 
 class Series(NamedTuple):
@@ -115,18 +117,47 @@ def chains(points: pd.DataFrame, figure: str) -> tuple[pd.DataFrame, str]:
     return kept, f"{' and '.join(left_out)} {verb} not on this figure: {reason} no single alpha"
 
 
+def measured_alphas(points: pd.DataFrame, figure: str) -> tuple[pd.DataFrame, str]:
+    """The rows of real drafters, and a sentence on the others.
+
+    Args:
+        points: rows that can be drawn.
+        figure: its name, for the error.
+
+    Raises:
+        SpecbenchError: all drafters are synthetic.
+    """
+    kept = points[~synthetic(points)]
+    if not len(kept):
+        raise SpecbenchError(
+            f"nothing to draw in {figure}: all drafters are synthetic, whose alpha was set",
+            "Draw --figure speedup-vs-alpha",
+        )
+    left_out = counted(int(points["num_cells"][synthetic(points)].sum()), "synthetic cell")
+    if left_out.startswith("0 "):
+        return kept, ""
+    return kept, f"without {left_out}, whose alpha was set"
+
+
 def with_series(points: pd.DataFrame) -> pd.DataFrame:
-    """Add ``series``: the drafter, plus what else varies (run, target, backend, top-k, top-p)."""
+    """Add ``series``: the drafter, plus what else varies (run, target, backend, ...).
+
+    A synthetic drafter is marked.
+    """
     labels = points["drafter"].astype(str)
     labels = labels.map(short_names(labels))
+    labels = labels.where(~synthetic(points), f"{SYNTHETIC_MARK} " + labels)
     for column in _SERIES_EXTRAS:
         if points[column].nunique() > 1:
-            prefix = (
-                "" if column in ("run", "target", "backend") else f"{column.replace('_', '-')} "
-            )
+            prefix = _PREFIXES.get(column, "")
             shown = points[column].map(short_name if column == "target" else _plain)
             labels = labels + " · " + prefix + shown
     return points.assign(series=labels)
+
+
+def synthetic(points: pd.DataFrame) -> pd.Series:
+    """Which rows are of drafters whose acceptance was set, not measured."""
+    return points["synthetic"].astype(bool)
 
 
 def short_name(name: str) -> str:
@@ -281,8 +312,10 @@ def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -
     targets = ", ".join(short_name(name) for name in unique(points["target"]))
     runs = ", ".join(unique(points["run"]))
     width = max(30, int(11.5 * (figure.get_figwidth() - 2.4)))
-    source = textwrap.wrap(f"target {targets} · run {runs}", width)
-    lines = [text, *source, *textwrap.wrap(note, width)]
+    told = [f"target {targets} · run {runs}", note]
+    if synthetic(points).any():
+        told.append(SYNTHETIC_NOTE)
+    lines = [text, *(line for each in told for line in textwrap.wrap(each, width))]
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.012, ha="left")
 
 

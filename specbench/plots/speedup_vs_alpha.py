@@ -5,6 +5,9 @@ point lies below its gamma's curve, the machine charges for something the closed
 verification dearer than one step (v > 1), a fixed overhead per round, or drafts that were shorter
 than gamma. Curves: Leviathan, Kalman, Matias 2023, theorem 3.8.
 
+Synthetic drafters that differ in nothing but their alpha share a panel. There the extended model is
+drawn too: what a round was measured to take at each gamma gives the speedup at any alpha.
+
 Published measurements may lie over the panels, hollow and without intervals; each has its own c.
 
 Trees and adaptive drafts are not here, and the title counts them: a tree's alpha is that of a whole
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 _ALPHAS = np.linspace(0.0, 1.0, 101)
 _PUBLISHED_MARK = "h"  # which no task has
+_SET_ALPHA = r"^synthetic:[^,]*"
+_WIDE, _PALE = 4.0, 0.35  # of the extended model's lines
 
 
 def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
@@ -44,7 +49,7 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """
     name = "speedup-vs-alpha"
     points, left_out = base.chains(base.measured(points, name), name)
-    points = base.with_series(points)
+    points = base.with_series(_families(points))
     gammas = base.ordered_looks(sorted(int(gamma) for gamma in points["gamma"].unique()))
     tasks = base.named_looks(base.unique(points["task"]))
     temperatures = sorted(points["temperature"].unique())
@@ -75,6 +80,13 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     return figure
 
 
+def _families(points: pd.DataFrame) -> pd.DataFrame:
+    """Synthetic drafters that differ in their alpha alone under one name."""
+    named = points["drafter"].str.replace(_SET_ALPHA, "synthetic:A", regex=True)
+    several = points.groupby(named)["drafter"].transform("nunique") > 1
+    return points.assign(drafter=named.where(several, points["drafter"]))
+
+
 def _curves(axis: Axes, group: pd.DataFrame, gammas: dict[int, base.Series]) -> None:
     base.no_gain_line(axis, base.largest(group["noise_floor"]))
     c = _panel_c(group)
@@ -83,6 +95,12 @@ def _curves(axis: Axes, group: pd.DataFrame, gammas: dict[int, base.Series]) -> 
     for gamma, look in gammas.items():
         values = [closed_form.speedup(float(alpha), gamma, c) for alpha in _ALPHAS]
         axis.plot(_ALPHAS, values, color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2)
+        rows = group[base.synthetic(group) & (group["gamma"] == gamma)]
+        cost = float(rows[["draft_t1", "verify_t1", "other_t1"]].sum(axis=1, min_count=3).mean())
+        if not math.isnan(cost):
+            tokens = [closed_form.expected_tokens(float(alpha), gamma) for alpha in _ALPHAS]
+            pale = (look.colour, _PALE)
+            axis.plot(_ALPHAS, np.array(tokens) / cost, color=pale, linewidth=_WIDE, zorder=1.8)
 
 
 def _points(
@@ -146,7 +164,7 @@ def _panel_title(points: pd.DataFrame, group: pd.DataFrame, keys: list[str]) -> 
 
 def _panel_c(group: pd.DataFrame) -> float:
     """The panel's one c: the median over its tasks and temperatures."""
-    return float(group.drop_duplicates(["task", "temperature"])["fit_c"].median())
+    return float(group.drop_duplicates(["task", "temperature", "fit_c"])["fit_c"].median())
 
 
 def _c_with_range(group: pd.DataFrame) -> str:
@@ -165,6 +183,9 @@ def _legend(
     handles = [base.heading("Gamma: closed form")]
     for gamma, look in gammas.items():
         handles.append(Line2D([], [], color=look.colour, linestyle=look.dash, label=f"γ = {gamma}"))
+    if base.synthetic(points).any():
+        pale = (base.INK, _PALE)
+        handles.append(Line2D([], [], color=pale, linewidth=_WIDE, label="extended model"))
     handles.append(base.heading("Task: measured"))
     for task, look in tasks.items():
         handles.append(base.mark(look.marker, "full", base.wrapped(task, 26)))

@@ -19,15 +19,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from specbench.records.spec_text import split_spec
+from specbench.records.spec_text import DraftForm as DraftForm
+from specbench.records.spec_text import draft_form, is_synthetic, split_spec
 
 SCHEMA_VERSION = 1
 
 BASELINE_DRAFTER = "none"
-
-DraftForm = Literal["chain", "tree", "adaptive"]
-"""What a draft of gamma is: so many tokens, a tree of so many levels, or a chain of at most so
-many tokens that ends where the next one would not pay."""
 
 VARYING_BACKENDS = ("hf-assisted,defaults",)
 """Engines that end a draft of a model where it is unsure, whatever gamma was asked for."""
@@ -94,12 +91,9 @@ class CellKey(BaseModel):
 
         Read from the drafter's SPEC and the backend, so that records of any age have it.
         """
-        kind, pairs = split_spec(self.drafter)
-        options = dict(pairs)
-        if options.get("tree", "chain") != "chain":
-            return "tree"
-        varies = self.backend in VARYING_BACKENDS and kind != "ngram"
-        return "adaptive" if varies or options.get("gamma") == "auto" else "chain"
+        if self.backend in VARYING_BACKENDS and split_spec(self.drafter)[0] != "ngram":
+            return "adaptive"
+        return draft_form(self.drafter)
 
 
 class Cell(CellKey):
@@ -143,6 +137,7 @@ class CellRecord(CellKey):
     error: str | None = None
     imported_from: str | None = None  # the tool whose numbers these are; it may tell no tables
     server: dict[str, Any] | None = None  # of a served cell: what it told, and the window's counts
+    synthetic: bool = False  # acceptance was set by the user, not measured
 
     # acceptance (estimators of specbench.theory.estimators; the interval clusters by conversation)
     alpha: float | None = None
@@ -210,9 +205,11 @@ class CellRecord(CellKey):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_measurement_is_none(cls, values: Any) -> Any:
-        """A number that is not finite was not measured."""
-        return _finite(values) if isinstance(values, dict) else values
+    def _completed(cls, values: Any) -> Any:
+        """A number that is not finite was not measured; older lines don't say what is synthetic."""
+        if not isinstance(values, dict):
+            return values
+        return {"synthetic": is_synthetic(str(values.get("drafter"))), **_finite(values)}
 
     @classmethod
     def of(cls, cell: Cell, **fields: Any) -> CellRecord:

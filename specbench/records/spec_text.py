@@ -11,8 +11,13 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 _OPTION = re.compile(r",(?=[a-z_]+=)")
+
+DraftForm = Literal["chain", "tree", "adaptive"]
+"""What a draft of gamma is: so many tokens, a tree of so many levels, or a chain of at most so
+many tokens that ends where the next one would not pay."""
 
 
 def split_spec(text: str) -> tuple[str, list[tuple[str, str]]]:
@@ -22,3 +27,20 @@ def split_spec(text: str) -> tuple[str, list[tuple[str, str]]]:
     cut = (part.partition("=") for part in parts)
     options = [(key, value) for key, _, value in cut]
     return head, [*options, ("cost", cost)] if separator else options
+
+
+def draft_form(text: str) -> DraftForm:
+    """What gamma means for the drafter of a SPEC.
+
+    >>> draft_form("eagle:PATH,tree=24"), draft_form("eagle:PATH,gamma=auto"), draft_form("ngram")
+    ('tree', 'adaptive', 'chain')
+    """
+    options = dict(split_spec(text)[1])
+    if options.get("tree", "chain") != "chain":
+        return "tree"
+    return "adaptive" if options.get("gamma") == "auto" else "chain"
+
+
+def is_synthetic(text: str) -> bool:
+    """Whether a drafter's acceptance is set by whoever writes the SPEC, not measured."""
+    return split_spec(text)[0].partition(":")[0] == "synthetic"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from specbench.analysis.fit import DIVERGED, GammaFit, GroupFit, Setting
-from specbench.analysis.formats import FORM_MARKS, form_notes, interval, number
+from specbench.analysis.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
 from specbench.analysis.names import gamma_label, load_label
 from specbench.records.schema import DraftForm
 from specbench.report.parts import Field, Measured
@@ -26,8 +26,9 @@ def measured(
 
 
 def alpha(group: GroupFit) -> Field:
-    """A group's alpha, marked where it is no chain's."""
-    return measured(group.alpha, group.alpha_ci, mark=FORM_MARKS[group.draft_form])
+    """A group's alpha, marked where it is no real drafter's chain's."""
+    mark = alpha_mark(group.draft_form, group.synthetic)
+    return measured(group.alpha, group.alpha_ci, mark=mark)
 
 
 def gamma(group: GroupFit, point: GammaFit) -> str:

@@ -20,7 +20,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
@@ -28,6 +28,8 @@ from specbench import registry
 from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
+from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
+from specbench.weights.shapes import is_shape
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 ATTENTIONS = ("auto", "sdpa", "eager")
@@ -35,30 +37,6 @@ PROMPT_SOURCES = ("auto", "hub", "package", "offline")
 _PROMPT_FILES = {".jsonl", ".json", ".toml", ".txt"}
 _DTYPE_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _LARGEST_SEED = 2**63 - 1
-
-DEFAULT_SWEEP: dict[str, Any] = {
-    "target": None,  # the embedded SmolLM2-135M-Instruct
-    "drafters": ["ngram", "model", "medusa", "eagle"],  # prompt lookup and what is shipped
-    "gammas": [1, 2, 4],
-    "temperatures": [0.0, 1.0],
-    "top_k": 0,
-    "top_p": 1.0,
-    "batch_sizes": [1],
-    "tasks": ["translation", "summarization", "code", "chat"],
-    "prompts": 3,
-    "max_new_tokens": 12,
-    "repeats": 1,
-    "backends": ["native"],
-}
-"""What ``specbench run`` measures when nothing is said: the main job.
-
-All four main tasks, the four drafters that the embedded 135M model has, three draft lengths, greedy
-and sampled, sized so that it takes some minutes on two cores. Few prompts and few tokens make wide
-intervals, which the tables say; ``--prompts`` and ``--max-new-tokens`` narrow them.
-"""
-
-OTHER_TARGET_DRAFTERS = ["ngram"]
-"""The drafters of another target where none is named: prompt lookup, which every target has."""
 
 OPTION_FIELDS = {
     "target": "target",
@@ -134,11 +112,23 @@ class SweepConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drafters_of_other_targets(cls, values: Any) -> Any:
+    def _defaults_of_other_targets(cls, values: Any) -> Any:
         """The shipped drafters are for the embedded target only."""
-        if isinstance(values, dict) and values.get("target") is not None and not _served(values):
-            return {"drafters": OTHER_TARGET_DRAFTERS, **values}
-        return values
+        if not isinstance(values, dict) or values.get("target") is None or _served(values):
+            return values
+        if is_shape(str(values["target"]).strip()):
+            return {**SHAPE_SWEEP, **values}
+        return {"drafters": OTHER_TARGET_DRAFTERS, **values}
+
+    @model_validator(mode="after")
+    def _no_stop_tokens_of_shapes(self) -> Self:
+        """Random weights write no text that could end."""
+        if is_shape(self.target) and not self.ignore_eos:
+            raise SpecbenchError(
+                f"--stop-at-eos is not usable with --target {self.target!r}",
+                "Leave it out: the tokens of random weights mean nothing, stop tokens neither",
+            )
+        return self
 
     @property
     def target_name(self) -> str:

@@ -19,7 +19,9 @@ from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.records.schema import BASELINE_DRAFTER, Block, Cell
+from specbench.records.spec_text import is_synthetic
 from specbench.sweep.config import SweepConfig
+from specbench.weights.shapes import is_shape
 from specbench.workloads.load import load_workload
 
 
@@ -115,6 +117,7 @@ def checked_specs(config: SweepConfig) -> list[DrafterSpec]:
     specs = [parse_spec(text) for text in config.drafters]
     for spec in specs:
         drafter_class(spec).check(spec)
+        _refuse_random_weights(spec, config.target)
     return specs
 
 
@@ -123,6 +126,17 @@ def _loads(config: SweepConfig) -> list[tuple[int, float]]:
     closed = [(batch_size, 0.0) for batch_size in config.batch_sizes]
     opened = [(1, rate) for rate in config.request_rates or ()]
     return [*closed, *opened] if not opened or "batch_sizes" in config.model_fields_set else opened
+
+
+def _refuse_random_weights(spec: DrafterSpec, target: str | None) -> None:
+    """Raises SpecbenchError if acceptance would be that of weights that mean nothing."""
+    if is_synthetic(spec.text) or not (spec.has_random_weights or is_shape(target)):
+        return
+    whose = "drafter" if spec.has_random_weights else "target"
+    raise SpecbenchError(
+        f"drafter {spec.text!r} would be accepted by chance: the weights of the {whose} are random",
+        f"Write synthetic:A,cost={spec.text}, which is accepted with chance A and costs its time",
+    )
 
 
 def _in_order(block: list[Cell], baseline: Cell, *, with_plain: bool) -> list[Cell]:

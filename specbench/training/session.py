@@ -28,6 +28,7 @@ from specbench.training.state import Progress, forget_state
 from specbench.training.trainee import Trainee
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.progress import Progress as LoadProgress
+from specbench.weights.shapes import is_shape
 
 KINDS: dict[str, type[Trainee]] = {
     kind.kind: kind for kind in (EagleTrainee, Eagle3Trainee, MedusaTrainee, DraftModelTrainee)
@@ -98,6 +99,11 @@ def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Pr
 
 
 def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
+    if is_shape(order.target):
+        raise SpecbenchError(
+            f"--target {order.target!r} has random weights, and nothing can be learned from those",
+            "Name a model with weights",
+        )
     grammar = PromptGrammar.read(order.prompts)
     outputs = read_outputs(order.outputs) if order.outputs is not None else []
     device = resolve(order.device)

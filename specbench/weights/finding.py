@@ -1,7 +1,7 @@
 """Finds the files behind what the user typed after ``--target``, without loading them.
 
-A name is, in this order: nothing or the default's name (the embedded model), a GGUF file, a folder
-in Hugging Face format, a name on the model hub.
+A name is, in this order: nothing or the default's name (the embedded model), ``shape:`` and an
+architecture, a GGUF file, a folder in Hugging Face format, a name on the model hub.
 
 >>> resolve("models/my-llama")                     # doctest: +SKIP
 ModelSource(name='models/my-llama', path=..., hub_id=None, kind='folder', provenance={...})
@@ -12,11 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from specbench import registry
 from specbench.errors import SpecbenchError
 from specbench.weights import embedded, hub
+from specbench.weights.borrowed import BORROWED, TOKENIZER_FILES
 from specbench.weights.gguf_header import read_header
 from specbench.weights.progress import SILENT, Progress
+from specbench.weights.shapes import PREFIX, find_shape, is_shape, shape_folder
 from specbench.weights.source import (
     DEFAULT_NAME,
     HashBook,
@@ -37,6 +41,8 @@ def resolve(name: str | None, progress: Progress = SILENT) -> ModelSource:
     """
     if name is None or name == DEFAULT_NAME:
         return embedded.obtain(progress)
+    if is_shape(name):
+        return _shape(name)
     path = Path(name).expanduser()
     if path.suffix == ".gguf" or (path.is_file() and path.suffix != ".json"):
         return _gguf_file(name, path, progress)
@@ -54,6 +60,26 @@ def resolve(name: str | None, progress: Progress = SILENT) -> ModelSource:
 def looks_like_path(name: str) -> bool:
     """Whether a name can only be meant as a path (a hub name has at most one slash)."""
     return name.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(name)
+
+
+def _shape(name: str) -> ModelSource:
+    """A published configuration, or that of a folder."""
+    folder = shape_folder(name)
+    if folder is not None:
+        path, of = folder, f"config.json of {folder.resolve()}"
+    else:
+        shape = find_shape(name.removeprefix(PREFIX))
+        path, of = registry.path("shapes", shape.name), shape.source
+    own_tokenizer = any((path / file).is_file() for file in TOKENIZER_FILES)
+    provenance: dict[str, Any] = {
+        "name": name,
+        "served_from": f"random weights; {of}",
+        "sha256": None,
+        "files": {},
+        "revision": None,
+        "tokenizer": "its own" if own_tokenizer else BORROWED,
+    }
+    return ModelSource(name, path, None, "shape", provenance)
 
 
 def _gguf_file(name: str, path: Path, progress: Progress) -> ModelSource:

@@ -17,9 +17,11 @@ from typing import Any
 
 from specbench.errors import SpecbenchError
 from specbench.weights import gguf
+from specbench.weights.borrowed import BORROWED, borrowed_tokenizer
 from specbench.weights.finding import resolve
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quiet_transformers
+from specbench.weights.shapes import find_shape
 from specbench.weights.source import DEFAULT_NAME, ModelSource
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
@@ -33,7 +35,7 @@ class Loaded:
 
     Attributes:
         model: the torch module, in ``eval`` mode, without gradients, on its device.
-        tokenizer: its tokenizer.
+        tokenizer: its tokenizer; of random weights one whose ids mean nothing to it.
         source: where both came from.
         dtype: the dtype in use, for example ``"float32"``.
         attention: the attention implementation in use.
@@ -50,6 +52,11 @@ class Loaded:
     parameters: int
     weight_bytes: int
     notices: tuple[str, ...] = ()
+
+    @property
+    def vocabulary(self) -> Any:
+        """The tokenizer where ids mean its tokens; None for random weights."""
+        return None if self.source.kind == "shape" else self.tokenizer
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -74,7 +81,8 @@ def load_causal_lm(
     """Load a causal language model and its tokenizer.
 
     Args:
-        name: hub name, folder, GGUF file, or None for the embedded default.
+        name: hub name, folder, GGUF file, ``shape:NAME`` (random weights), or None for the embedded
+            default.
         dtype: ``auto`` (the checkpoint's; float32 if it names none, and for float16 on a CPU) or a
             torch floating dtype's name.
         device: ``auto`` (``cuda`` if there is one), or a torch device.
@@ -99,8 +107,13 @@ def load_causal_lm(
             chosen, notice = _dtype(dtype, config, torch_device)
             notices.extend(notice)
             used = _attention(attention, config)
-            model = _load_folder(source, config, chosen, torch_device, used)
-            tokenizer = _tokenizer(source)
+            if source.kind == "shape":
+                from specbench.weights.random_model import random_model
+
+                model = random_model(config, chosen, torch_device, used, source.name)
+            else:
+                model = _load_folder(source, config, chosen, torch_device, used)
+            tokenizer = _tokenizer(source, config)
     for notice_text in notices:
         progress.note(notice_text)
     model.eval().requires_grad_(False)
@@ -117,6 +130,20 @@ def load_causal_lm(
     )
 
 
+def shape_bytes(name: str, dtype: str = "auto") -> int:
+    """Bytes of a shape's weights; none are made.
+
+    Raises:
+        SpecbenchError: no such shape, or none of a causal language model.
+    """
+    from specbench.weights.random_model import count_parameters
+
+    with quiet_transformers():
+        config = _config(resolve(name))
+        chosen, _ = _dtype(dtype, config, _device("auto"))
+        return count_parameters(config) * int(chosen.itemsize)
+
+
 def _check_attention(attention: str) -> None:
     if attention not in ATTENTIONS:
         raise SpecbenchError(
@@ -130,7 +157,10 @@ def _config(source: ModelSource) -> Any:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(source.path, trust_remote_code=False)
+        if source.path.suffix == ".toml":
+            config = find_shape(source.path.stem).transformers_config()
+        else:
+            config = AutoConfig.from_pretrained(source.path, trust_remote_code=False)
     except (ValueError, KeyError, OSError) as error:
         raise _config_error(source, error) from error
     check_causal(config, source.name)
@@ -302,9 +332,11 @@ def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, atte
     return model.to(device)
 
 
-def _tokenizer(source: ModelSource) -> Any:
+def _tokenizer(source: ModelSource, config: Any) -> Any:
     from transformers import AutoTokenizer
 
+    if source.provenance.get("tokenizer") == BORROWED:
+        return borrowed_tokenizer(config.get_text_config().vocab_size)
     try:
         return AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -17,7 +17,7 @@ from specbench.weights.progress import SILENT, Progress
 
 DEFAULT_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
-Kind = Literal["folder", "hub", "gguf", "embedded"]
+Kind = Literal["folder", "hub", "gguf", "embedded", "shape"]
 
 WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 
@@ -28,9 +28,10 @@ class ModelSource:
 
     Attributes:
         name: what the user calls it (a hub name, or the path as given).
-        path: the folder or the GGUF file on this machine.
+        path: the folder, the GGUF file or the shape's file on this machine.
         hub_id: ``ORG/NAME`` where it came from a model hub, else None.
-        kind: how it is read; ``embedded`` is a folder in specbench's own cache.
+        kind: how it is read; ``embedded`` is a folder in specbench's own cache, ``shape`` a
+            configuration alone, whose weights are random.
         provenance: ``name``; ``served_from``, for example ``hub:ORG/NAME@COMMIT``; ``sha256`` of
             the weights as served (of the GGUF file for the embedded model and GGUF targets, else
             :func:`weights_sha256`); ``files``, the hash per weight file on disk; ``revision``.

@@ -9,7 +9,8 @@ import pytest
 
 from specbench.cli import run as run_module
 from specbench.cli._plan_text import duration, estimate_lines, plan_lines
-from specbench.sweep.config import DEFAULT_SWEEP, SweepConfig
+from specbench.sweep.config import SweepConfig
+from specbench.sweep.defaults import DEFAULT_SWEEP
 from tests.cli.records import baselines, cell
 
 

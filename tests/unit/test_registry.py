@@ -12,7 +12,7 @@ from specbench import registry
 from specbench.errors import SpecbenchError
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("drafters", "backends", "plots", "tasks")
+KINDS = ("drafters", "backends", "plots", "tasks", "shapes")
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,7 @@ KINDS = ("drafters", "backends", "plots", "tasks")
         ("backends", {"native"}),
         ("plots", {"speedup-vs-alpha", "speedup-vs-gamma"}),
         ("tasks", {"translation", "summarization", "code", "chat", "json", "rag", "story"}),
+        ("shapes", {"llama-3.1-8b", "qwen3-30b-a3b", "t5-xxl"}),
     ],
 )
 def test_what_is_there_is_listed_by_name(kind: registry.Kind, expected: set[str]):

@@ -15,16 +15,17 @@ docs/choosing.md has the rule in words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from specbench.analysis.fit import GroupFit, RunFit
 from specbench.analysis.model import ModelPoint, Source
 from specbench.analysis.recommending.candidates import Candidate, Field, field_of
-from specbench.analysis.recommending.choice import Choice, Decision, choose, decide
+from specbench.analysis.recommending.choice import Choice, Decision, at_given_alpha, choose, decide
 from specbench.analysis.recommending.output_length import BreakEven, break_even
 from specbench.analysis.recommending.schedule import Schedule, schedules
+from specbench.analysis.recommending.servers import Load
 from specbench.analysis.recommending.serving import Line, lines
 from specbench.analysis.recommending.speeds import speeds_of
 from specbench.errors import SpecbenchError
@@ -59,7 +60,8 @@ class DrafterAnswer:
     Attributes:
         fit: of the group.
         curve: gamma 0, 1, ...; of trees and adaptive drafts the measured ones.
-        best: what the rule chooses of this drafter alone.
+        best: what the rule chooses of this drafter alone; never anything of a synthetic one.
+        at_given_alpha: of a synthetic drafter the best gamma at its alpha; None of real ones.
         break_even: how long an answer must be for its best fitted gamma to pay; None where that
             was not measured.
     """
@@ -68,6 +70,7 @@ class DrafterAnswer:
     curve: tuple[CurvePoint, ...]
     best: Choice
     break_even: BreakEven | None
+    at_given_alpha: Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,20 @@ class Answer:
     schedules: tuple[Schedule, ...]
     serving: tuple[tuple[Line, ...], ...]
     notes: tuple[str, ...]
+
+    @property
+    def of_real_drafters(self) -> Answer:
+        """What was decided where a drafter was measured that can be recommended."""
+        settings = {group.fit.key.setting for group in self.groups if not group.fit.synthetic}
+        loads = {Load.of(setting) for setting in settings}
+        pairs = zip(self.schedules, self.serving, strict=True)
+        kept = [(schedule, lines) for schedule, lines in pairs if schedule.load in loads]
+        return replace(
+            self,
+            decisions=tuple(one for one in self.decisions if one.setting in settings),
+            schedules=tuple(schedule for schedule, _ in kept),
+            serving=tuple(lines for _, lines in kept),
+        )
 
 
 def recommend(run: RunFit, max_gamma: int | None = None) -> Answer:
@@ -165,6 +182,7 @@ def _of_drafter(group: GroupFit, field: Field, max_gamma: int | None) -> Drafter
         ),
         best,
         break_even(paying, field) if paying is not None else None,
+        at_given_alpha(list(own.values())) if group.synthetic and own else None,
     )
 
 

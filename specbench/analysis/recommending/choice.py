@@ -152,6 +152,12 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     return Choice(None, closest, f"{name}: {against(closest)}", wanting(closest))
 
 
+def at_given_alpha(candidates: Sequence[Candidate]) -> Choice:
+    """The best gamma of a synthetic drafter, if its alpha were that of a real one."""
+    best = preferred(candidates)
+    return Choice(best) if best.speedup > 1.0 else Choice(None, best, "no gain at any gamma")
+
+
 def preferred(candidates: Sequence[Candidate]) -> Candidate:
     """The fastest, or the shortest draft of those that are as good."""
     best = max(candidates, key=lambda candidate: (candidate.speedup, -candidate.gamma))

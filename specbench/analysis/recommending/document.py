@@ -92,6 +92,7 @@ def _group(group: DrafterAnswer) -> dict[str, Any]:
         "noise_floor": fit.noise_floor,
         "acceptance": acceptance_document(fit.acceptance),
         "best": _choice(group.best),
+        "at_given_alpha": _choice(group.at_given_alpha) if group.at_given_alpha else None,
         "break_even": _break_even(group.break_even),
         "memory": _memory(group),
         "curve": [_curve_point(group, point) for point in group.curve],

@@ -20,6 +20,7 @@ _MEANING = (
     "rejected, the model that best predicts a γ left out takes over."
 )
 _NO_CHAIN = "Trees and drafts of changing length have no single α, so nothing is tested."
+_WAS_SET = "Left out, because their α was set and not measured: "
 _VERDICT = ("drafter", "setting", "verdict")
 _BY_POSITION = ("drafter", "position", "evaluated", "α (95%)", "one α", "model", "its α")
 _NOTES = (
@@ -33,14 +34,19 @@ def section(material: Material) -> Sequence[Part]:
     tested = [group for group in material.groups if group.acceptance is not None]
     if not material.groups:
         return []
+    synthetic = {material.names[g.key.drafter]: None for g in material.groups if g.synthetic}
+    left_out = [Paragraph(_WAS_SET + ", ".join(synthetic) + ".", "note")] if synthetic else []
     if not tested:
-        return [Paragraph(_NO_CHAIN), *material.pictures(FIGURES)]
+        only_set = len(synthetic) == len({group.key.drafter for group in material.groups})
+        reason = [] if only_set else [Paragraph(_NO_CHAIN)]
+        return [*reason, *left_out, *material.pictures(FIGURES)]
     by_position = material.by_setting(
         lambda group: _positions(group, material.names[group.key.drafter])
     )
     return [
         Paragraph(_MEANING),
         _verdicts(tested, material),
+        *left_out,
         *material.pictures(FIGURES),
         Table("Acceptance by position", _BY_POSITION, by_position, frozenset({"model"}), _NOTES),
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.analysis.fit import Setting
-from specbench.analysis.formats import MISSING, share, with_interval
+from specbench.analysis.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
 from specbench.analysis.names import counted, gamma_label, with_gamma
-from specbench.analysis.recommending import Decision
+from specbench.analysis.recommending import Decision, DrafterAnswer
 from specbench.errors import SpecbenchError
 from specbench.records.summary import FEW_PROMPTS
 from specbench.report import fields
@@ -19,6 +19,8 @@ FIGURES: tuple[str, ...] = ()
 
 _NAMED = 3  # more answers or settings than these are counted and left to the table
 _COLUMNS = ("setting", "use", "γ", "expected (95%)", "best", "loss", "why not")
+_ONLY_SYNTHETIC = "Nothing is recommended: all drafters of this run are synthetic."
+_GIVEN = ("drafter", "setting", "c", "γ", "expected (95%)")
 _NOTES = (
     "expected: speedup over plain decoding, fitted over all γ; best: how often nothing else is "
     "more than 1% faster if conversations are drawn anew; loss: what one stands to lose against "
@@ -29,14 +31,21 @@ _NOTES = (
 def section(material: Material) -> Sequence[Part]:
     """Two sentences, then the decisions behind them."""
     try:
-        decisions = material.answer.decisions
+        answer = material.answer
     except SpecbenchError as problem:
         hint = f"{problem.hint}." if problem.hint else ""
         return [Answer(f"No answer: {problem.message}.", hint)]
+    decisions, given = answer.of_real_drafters.decisions, _given(answer.groups, material)
+    if not decisions:
+        return [
+            Answer(_ONLY_SYNTHETIC, "Their α was set, so the best γ is that at a given α."),
+            *given,
+        ]
     commands = _commands(decisions)
     parts: list[Part] = [
         Answer(_act(decisions, material), _basis(decisions, material)),
         _table(decisions, material),
+        *given,
     ]
     if commands:
         parts += [Paragraph("What to type after specbench run:", "note"), Commands(commands)]
@@ -160,6 +169,20 @@ def _table(decisions: Sequence[Decision], material: Material) -> Table:
     places = fields.places([one.setting for one in decisions], material.settings)
     rows = [_row(one, place, material) for one, place in zip(decisions, places, strict=True)]
     return Table("What to use", _COLUMNS, [Rows(rows)], frozenset({"use", "why not"}), _NOTES)
+
+
+def _given(groups: Sequence[DrafterAnswer], material: Material) -> list[Table]:
+    """The best gamma of each synthetic drafter; no table where there are none."""
+    rows: list[list[Field]] = []
+    for group in groups:
+        choice = group.at_given_alpha
+        if choice is not None:
+            fit, candidate = group.fit, choice.candidate
+            speedup = fields.measured(choice.speedup, candidate.ci if candidate else None)
+            name, setting = material.names[fit.key.drafter], str(fit.key.setting)
+            rows.append([name, setting, number(fit.c, 3), str(choice.gamma), speedup])
+    title, texts = "If α were as it was set: the best γ", frozenset({"setting"})
+    return [Table(title, _GIVEN, [Rows(rows)], texts, [SYNTHETIC_NOTE])] if rows else []
 
 
 def _row(one: Decision, place: str, material: Material) -> list[Field]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from specbench.analysis.fit import Setting
-from specbench.analysis.formats import MISSING, gigabytes, milliseconds, number, share
+from specbench.analysis.formats import (
+    MISSING,
+    SYNTHETIC_NOTE,
+    alpha_mark,
+    gigabytes,
+    milliseconds,
+    number,
+    share,
+)
 from specbench.analysis.names import counted, gamma_label
 from specbench.records.schema import CellRecord
 from specbench.report import fields
@@ -20,7 +28,9 @@ _COLUMNS: dict[str, Callable[[CellRecord], Field]] = {
     "repeat": lambda cell: str(cell.repeat) if cell.repeat else MISSING,
     "prompts": lambda cell: _count(cell.num_prompts),
     "rounds": lambda cell: _count(cell.num_rounds),
-    "α (95%)": lambda cell: fields.measured(cell.alpha, cell.alpha_ci),
+    "α (95%)": lambda cell: fields.measured(
+        cell.alpha, cell.alpha_ci, mark=alpha_mark("chain", cell.synthetic)
+    ),
     "τ": lambda cell: number(cell.tau),
     "accepted / drafted": lambda cell: number(cell.draft_acceptance_rate),
     "tok/s": lambda cell: number(cell.tok_per_s, 1),
@@ -76,6 +86,8 @@ def _finished(cells: Sequence[CellRecord], material: Material) -> Table:
     notes = [*_NOTES, *([f"not recorded: {', '.join(lacking)}"] if lacking else [])]
     if any(cell.cell_id in material.suspect for cell in cells):
         notes.append(_SUSPECT)
+    if any(cell.synthetic for cell in cells):
+        notes.append(SYNTHETIC_NOTE)
     caption = f"{counted(len(cells), 'finished cell')}"
     return Table(caption, ("drafter", *known), groups, frozenset({"lossless"}), notes)
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.analysis.fit import GammaFit, GroupFit
-from specbench.analysis.formats import MISSING, milliseconds, number, share
+from specbench.analysis.formats import (
+    MISSING,
+    SYNTHETIC_NOTE,
+    alpha_mark,
+    milliseconds,
+    number,
+    share,
+)
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Part, Table
@@ -31,6 +38,8 @@ def section(material: Material) -> Sequence[Part]:
     if not material.groups:
         return []
     marks = fields.marks({group.draft_form for group in material.groups}, "extended")
+    if any(group.synthetic for group in material.groups):
+        marks.append(SYNTHETIC_NOTE)
     fitted = material.by_setting(lambda group: [_row(group, material.names[group.key.drafter])])
     by_gamma = material.by_setting(lambda group: _points(group, material.names[group.key.drafter]))
     return [
@@ -57,12 +66,13 @@ def _row(group: GroupFit, name: str) -> list[Field]:
 
 
 def _points(group: GroupFit, name: str) -> list[list[Field]]:
+    mark = alpha_mark("chain", group.synthetic)
     return [
         [
             name,
             fields.gamma(group, point),
             MISSING if point.num_rounds is None else f"{point.num_rounds:,}",
-            fields.measured(point.alpha, point.alpha_ci),
+            fields.measured(point.alpha, point.alpha_ci, mark=mark),
             number(point.tau),
             number(point.draft_length_mean, 1),
             number(point.c, 3),

@@ -36,7 +36,7 @@ _MEMORY_NOTES = (
 def section(material: Material) -> Sequence[Part]:
     """Nothing where the run has no answer."""
     try:
-        answer = material.answer
+        answer = material.answer.of_real_drafters
     except SpecbenchError:
         return []
     parts: list[Part] = []

@@ -20,6 +20,7 @@ class FakeCuda:
         self.peaks = {"cuda:0": 0, "cuda:1": 0}
         self.total_memory = 80 * 2**30
         self.segments: list[dict[str, Any]] = []
+        self.free = self.reserved = self.allocated = 0
 
     def current_stream(self, device: str) -> str:
         self.streams.append(device)
@@ -44,6 +45,15 @@ class FakeCuda:
 
     def get_device_properties(self, device: str) -> Any:
         return SimpleNamespace(total_memory=self.total_memory)
+
+    def mem_get_info(self, device: str) -> tuple[int, int]:
+        return self.free, self.total_memory
+
+    def memory_reserved(self, device: str) -> int:
+        return self.reserved
+
+    def memory_allocated(self, device: str) -> int:
+        return self.allocated
 
 
 class FakeEvent:

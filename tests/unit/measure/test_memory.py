@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from specbench.measure import memory
-from specbench.measure.memory import PeakMemory, capacity_bytes
+from specbench.measure.memory import PeakMemory, available_bytes, capacity_bytes
 from tests.unit.measure.fakes import FakeCuda
 
 BLOCK_BYTES = 64 * 2**20
@@ -106,3 +106,13 @@ def test_a_process_does_not_tell_work_from_what_is_held():
     with PeakMemory("cpu") as region:
         region.mark_held()
     assert region.beyond_bytes is None
+
+
+def test_what_torch_holds_and_does_not_use_counts_as_free():
+    cuda = FakeCuda()
+    cuda.free, cuda.reserved, cuda.allocated = 50 * 10**9, 30 * 10**9, 10 * 10**9
+    assert available_bytes("cuda:1", cuda) == 70 * 10**9
+
+
+def test_a_machine_has_less_free_than_there_is():
+    assert 0 < available_bytes("cpu") < capacity_bytes("cpu")

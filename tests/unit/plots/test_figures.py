@@ -130,7 +130,7 @@ def test_lightness_rises_with_gamma() -> None:
 def test_synthetic_drafters_are_called_so() -> None:
     frame = points(("synthetic:0.8",))
     assert "synthetic" in speedup_vs_alpha.draw(frame).axes[0].get_title()
-    assert "synthetic:0.8" in texts_of_legend(speedup_vs_gamma.draw(frame))
+    assert "§ synthetic:0.8" in texts_of_legend(speedup_vs_gamma.draw(frame))
 
 
 def test_two_runs_are_told_apart() -> None:

@@ -70,7 +70,8 @@ def test_cells_are_frozen_and_hashable() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"gamma": -1}, {"temperature": -1}, {"batch_size": 0}, {"top_p": 0}, {"top_k": -1}]
+    "change",
+    [{"gamma": -1}, {"temperature": -1}, {"batch_size": 0}, {"top_p": 0}, {"top_k": -1}],
 )
 def test_impossible_cells_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
@@ -143,3 +144,22 @@ def test_the_form_of_a_draft_is_read_from_its_drafter(drafter: str, form: str) -
 
 def test_what_was_verified_as_a_tree_is_one_whatever_it_is_called() -> None:
     assert samples.record(samples.cell(drafter="medusa"), tree_nodes=8).draft_form == "tree"
+
+
+@pytest.mark.parametrize(
+    ("drafter", "synthetic"),
+    [
+        ("synthetic:0.8", True),
+        ("synthetic:0.8,cost=eagle:shape", True),
+        ("ngram", False),
+        ("model:synthetic", False),
+        ("none", False),
+    ],
+)
+def test_a_line_says_whose_acceptance_was_set(drafter: str, synthetic: bool) -> None:
+    record = CellRecord.of(samples.cell(drafter=drafter))
+    line = json.loads(record.model_dump_json())
+    assert line["synthetic"] is synthetic
+    del line["synthetic"]  # as older versions wrote it
+    assert CellRecord(**line).synthetic is synthetic
+    assert record.updated(speedup=2.0).synthetic is synthetic

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from specbench.errors import SpecbenchError
-from specbench.sweep.config import DEFAULT_SWEEP, OPTION_FIELDS, SweepConfig, build
+from specbench.sweep.config import OPTION_FIELDS, SweepConfig, build
+from specbench.sweep.defaults import DEFAULT_SWEEP
 
 
 def test_no_option_is_the_main_job():
@@ -208,3 +209,21 @@ def test_options_that_came_later_leave_older_runs_what_they_were():
         assert other.measurement()[option.replace("-", "_")] is value
         assert other.digest() != plain.digest()
         assert SweepConfig(**other.measurement()) == other
+
+
+def test_a_shape_ignores_stop_tokens_and_defaults_to_what_it_can_tell():
+    config = build({"target": "shape:llama-3.1-8b"})
+    assert config.ignore_eos
+    assert config.temperatures == [0.0]
+    assert all(drafter.startswith("synthetic:") for drafter in config.drafters)
+    assert config.target_name == "shape:llama-3.1-8b"
+    assert config.folder.name.startswith("shape-llama-3.1-8b-")
+    chosen = build({"target": "shape:llama-3.1-8b", "drafter": "synthetic:0.5", "ignore-eos": True})
+    assert chosen.drafters == ["synthetic:0.5"]
+
+
+def test_a_shape_cannot_stop_at_tokens_that_mean_nothing():
+    with pytest.raises(SpecbenchError) as caught:
+        build({"target": "shape:llama-3.1-8b", "ignore-eos": False})
+    assert "--stop-at-eos" in str(caught.value)
+    assert "shape:llama-3.1-8b" in str(caught.value)

@@ -152,3 +152,32 @@ def test_the_spec_inside_a_spec_is_checked_too():
     with pytest.raises(SpecbenchError) as caught:
         grid(drafters=["synthetic:0.5,cost=ngram,max=0"])
     assert "max=0" in str(caught.value)
+
+
+SHAPE = {"target": "shape:llama-3.2-1b", "temperatures": [0.0]}
+
+
+@pytest.mark.parametrize("spec", ["ngram", "early-exit:2", "eagle:some/head", "eagle:shape"])
+def test_on_random_weights_only_synthetic_drafters_are_measured(spec: str):
+    with pytest.raises(SpecbenchError) as caught:
+        grid(**SHAPE, drafters=[spec])
+    assert "would be accepted by chance" in caught.value.message
+    assert f"synthetic:A,cost={spec}" in caught.value.hint
+    made = grid(**SHAPE, drafters=[f"synthetic:0.8,cost={spec}"])
+    assert {cell.drafter for cell in made.cells} == {"none", f"synthetic:0.8,cost={spec}"}
+
+
+@pytest.mark.parametrize("spec", ["medusa:shape", "model:shape:llama-3.2-1b"])
+def test_a_drafter_with_random_weights_is_refused_on_real_ones_too(spec: str):
+    with pytest.raises(SpecbenchError) as caught:
+        grid(target="org/real", drafters=[spec])
+    assert "the weights of the drafter are random" in caught.value.message
+    grid(target="org/real", drafters=[f"synthetic:0.8,cost={spec}"])
+
+
+def test_a_shape_alone_is_measured_with_an_eagle_head_at_three_alphas():
+    made = plan(SweepConfig(target="shape:llama-3.2-1b", tasks=["chat"]), TASKS)
+    assert {cell.drafter for cell in made.cells if not cell.is_baseline} == {
+        f"synthetic:{alpha},cost=eagle:shape" for alpha in (0.6, 0.8, 0.9)
+    }
+    assert {cell.temperature for cell in made.cells} == {0.0}

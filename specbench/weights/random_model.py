@@ -1,0 +1,78 @@
+"""Random weights in a given shape, made where they are used: nothing is read or copied.
+
+They are drawn as the architecture starts its own training, so states and logits stay finite at any
+depth and in any dtype; the same configuration, dtype and kind of device give the same weights.
+Whether they fit is asked before any is made.
+
+>>> config = find_shape("llama-3.1-8b").transformers_config()
+>>> count_parameters(config)                                            # no memory is taken
+8030261248
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from specbench.errors import SpecbenchError
+from specbench.measure.memory import available_bytes
+
+SEED = 0
+
+
+def count_parameters(config: Any) -> int:
+    """Parameters of a transformers configuration, tied ones once."""
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    with torch.device("meta"):
+        model = kind.from_config(config)
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def random_model(
+    config: Any, dtype: torch.dtype, device: torch.device, attention: str, name: str
+) -> nn.Module:
+    """A causal language model on its device.
+
+    Args:
+        config: of a decoder-only model, as transformers has it.
+        dtype, device, attention: of the model.
+        name: how messages call it.
+
+    Raises:
+        SpecbenchError: the device has no room for its weights.
+    """
+    from transformers import AutoModelForCausalLM
+
+    needed = count_parameters(config) * dtype.itemsize
+    require_room(needed, device, f"{name} in {str(dtype).removeprefix('torch.')}")
+    with device, seeded(device):
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+
+
+def require_room(needed_bytes: int, device: torch.device, what: str) -> None:
+    """Refuse weights that the device has no room for.
+
+    Raises:
+        SpecbenchError: with the bytes that are needed and those that are free.
+    """
+    free = available_bytes(device)
+    if needed_bytes > free:
+        raise SpecbenchError(
+            f"{what} takes {needed_bytes / 1e9:.3g} GB, and {device} has {free / 1e9:.3g} GB free",
+            "Take a smaller shape, or a device with more memory",
+        )
+
+
+@contextmanager
+def seeded(device: torch.device) -> Iterator[None]:
+    """Random numbers from SEED on; whoever drew before goes on as if nothing had been drawn."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(SEED)
+        yield
