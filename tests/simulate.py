@@ -70,6 +70,7 @@ def simulate_run(
     tasks: Sequence[str] = ("code",),
     temperatures: Sequence[float] = (0.0,),
     batch_sizes: Sequence[int] = (1,),
+    context_lengths: Sequence[int | None] = (None,),
     prompts: int = 12,
     tokens: int = 64,
     turns: int = 1,
@@ -87,7 +88,7 @@ def simulate_run(
     parameters: int | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write a finished run of every drafter x gamma x temperature x batch size x task x repeat.
+    """Write a finished run of every drafter x gamma and setting.
 
     Args:
         v: time of a verifying forward in units of T1, or a function of (gamma, batch size).
@@ -116,7 +117,9 @@ def simulate_run(
         **(machine or {}),
     )
     with RunWriter.open(folder, manifest, resume=False) as writer:
-        for key in _blocks(target, tasks, temperatures, batch_sizes, repeats, seed):
+        for key in _blocks(
+            target, tasks, temperatures, batch_sizes, context_lengths, repeats, seed
+        ):
             baselines = []
             for place, factor in (("first", 1.0), ("last", 1.0 + drift)) if baseline else ():
                 cell = Cell(drafter="none", gamma=0, baseline=place, **key)
@@ -143,6 +146,7 @@ def _blocks(
     tasks: Sequence[str],
     temperatures: Sequence[float],
     batch_sizes: Sequence[int],
+    context_lengths: Sequence[int | None],
     repeats: int,
     seed: int,
 ) -> list[dict[str, Any]]:
@@ -154,9 +158,10 @@ def _blocks(
             "batch_size": batch_size,
             "repeat": repeat,
             "seed": seed,
+            "context_length": context_length,
         }
-        for task, temperature, batch_size, repeat in product(
-            tasks, temperatures, batch_sizes, range(repeats)
+        for task, temperature, batch_size, context_length, repeat in product(
+            tasks, temperatures, batch_sizes, context_lengths, range(repeats)
         )
     ]
 

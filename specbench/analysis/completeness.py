@@ -40,6 +40,7 @@ def _missing(run: Run) -> tuple[int, int]:
         return max(manifest.num_cells - len(run.cells), 0), manifest.num_cells
     in_block = math.prod(_length(config.get(name)) for name in _IN_BLOCK)
     blocks = len(manifest.tasks) * math.prod(_length(config.get(name)) for name in _BLOCKS)
+    blocks *= _length(config.get("context_lengths", 1))  # missing: prompts as they are
     if not in_block * blocks:
         return 0, 0
     speculative = in_block * blocks - len(manifest.dropped)

@@ -4,7 +4,7 @@
 column                          meaning
 ==============================  =================================================================
 run, target, backend            where it was measured
-task, temperature, batch_size   the setting, with top_k and top_p
+task, temperature, batch_size   the setting, with top_k, top_p and context_length
 drafter, gamma, synthetic       what was measured; synthetic drafters calibrate
 draft_form                      chain, tree or adaptive: what gamma means
 num_cells                       cells behind the row, one per repeat
@@ -62,6 +62,7 @@ _GAPS = tuple(f"gap_{name}" for name in TERMS)
 _HELD_OUT = ("held_out", "held_out_low", "held_out_high", "held_out_closed_form")
 _NUMBERS = (
     *_POINT[2:],
+    "context_length",
     "fit_alpha_low",
     "fit_alpha_high",
     "round_low",

@@ -196,6 +196,8 @@ def _drafting(
     verified = _verified(cells)
     if setting.temperature == 0.0 or verified is None or point.tau is None:
         return None
+    if setting.context_length is not None:  # entropies are those of prompts as they are
+        return None
     wanted = (setting.task, setting.temperature, setting.top_k, setting.top_p)
     moments = next((one for one in known if one.setting == wanted), None)
     if moments is None:
@@ -234,14 +236,16 @@ def _lacking(
         found.append("the target's parameters are not recorded, so its operations are not known")
     elif not steps:
         found.append("no baseline tells the bytes that its steps moved")
-    settings = {group.key.setting for group in fitted.groups}
-    hot = {(s.task, s.temperature, s.top_k, s.top_p) for s in settings if s.temperature > 0.0}
+    sampled = [g.key.setting for g in fitted.groups if g.key.setting.temperature > 0.0]
+    hot = {(s.task, s.temperature, s.top_k, s.top_p) for s in sampled if s.context_length is None}
     unknown = sorted({task for task, *_ in hot - {one.setting for one in known}})
     if unknown:
         found.append(
             f"the target's entropy was not recorded above T = 0 ({', '.join(unknown)}), so there "
             "is no limit of drafting: specbench alpha RUN --drafter SPEC records it"
         )
+    if any(setting.context_length is not None for setting in sampled):
+        found.append("the target's entropy is not recorded for padded prompts (--context-length)")
     return found
 
 

@@ -25,12 +25,16 @@ from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
 from specbench.theory.limits import Machine
 
-_POSITION_NUMBERS = ("alpha", "alpha_low", "alpha_high", "iid_alpha", "model_alpha")
+_POSITION_NUMBERS = (
+    *("alpha", "alpha_low", "alpha_high", "iid_alpha", "model_alpha"),
+    "context_length",
+)
 _NEEDS = (
     *("weight_bytes", "kv_bytes", "parameters", "attention_flops"),
     *("expert_bytes", "num_experts", "active_experts"),
 )
 _FORWARD_NUMBERS = (
+    "context_length",
     "tokens",
     "forward_s",
     *_NEEDS,
@@ -135,5 +139,5 @@ def _frame(
     rows: list[dict[str, Any]], keys: tuple[str, ...], figures: tuple[str, ...]
 ) -> pd.DataFrame:
     if not rows:
-        return pd.DataFrame(columns=[*keys, *figures])
+        return pd.DataFrame(columns=list(dict.fromkeys([*keys, *figures])))
     return pd.DataFrame(rows).astype(dict.fromkeys(figures, "float64"))

@@ -87,6 +87,16 @@ def gamma_label(form: DraftForm, gamma: int, mean_length: float | None = None) -
     return f"≤{gamma}" if mean_length is None else f"≤{gamma} ({mean_length:.1f})"
 
 
+def load_column(batch_size: int, request_rate: float, context_length: int | None) -> str:
+    """How much was asked at once, as tables have it: with the context that prompts were padded to.
+
+    >>> load_column(8, 0.0, None), load_column(8, 0.0, 2048), load_column(1, 2.5, None)
+    ('8', '8@2048', '2.5/s')
+    """
+    load = f"{request_rate:g}/s" if request_rate else str(batch_size)
+    return load if context_length is None else f"{load}@{context_length}"
+
+
 def with_gamma(drafter: str, form: DraftForm, gamma: int) -> str:
     """A drafter with its gamma, e.g. ``ngram γ = 4`` or ``eagle:PATH,gamma=auto γ ≤ 8``."""
     return f"{drafter} γ {'≤' if form == 'adaptive' else '='} {gamma}"

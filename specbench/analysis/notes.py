@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.names import counted, some, with_gamma
-from specbench.analysis.pooling import DIVERGED
+from specbench.analysis.pooling import DIVERGED, Setting
 from specbench.records.schema import CellRecord
 from specbench.records.summary import FEW_PROMPTS
 
@@ -120,8 +120,7 @@ def _failed(failed: Sequence[CellRecord]) -> list[str]:
     if not failed:
         return []
     named = [
-        f"{_cell_name(cell)} ({cell.task}, T = {cell.temperature:g}, batch {cell.batch_size}): "
-        f"{cell.error or cell.status.replace('_', ' ')}"
+        f"{_cell_name(cell)} ({Setting.of(cell)}): {cell.error or cell.status.replace('_', ' ')}"
         for cell in failed
     ]
     return [f"{counted(len(failed), 'cell')} failed and left out: {some(named)}"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specbench.analysis.names import engine_label, load_label
+from specbench.analysis.names import engine_label, load_column, load_label
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns
@@ -36,6 +36,7 @@ class Setting(NamedTuple):
     top_k: int
     top_p: float
     request_rate: float = 0.0
+    context_length: int | None = None
 
     @classmethod
     def of(cls, cell: CellRecord) -> Setting:
@@ -45,11 +46,12 @@ class Setting(NamedTuple):
     @property
     def load(self) -> str:
         """How much was asked at once, in a table: requests in flight, or per second."""
-        return f"{self.request_rate:g}/s" if self.request_rate else str(self.batch_size)
+        return load_column(self.batch_size, self.request_rate, self.context_length)
 
     def __str__(self) -> str:
         load = load_label(self.batch_size, self.request_rate)
         text = f"{self.task}, T = {self.temperature:g}, {load}"
+        text += f", context {self.context_length}" if self.context_length is not None else ""
         text += f", {engine_label(self.backend)}" if self.backend != "native" else ""
         text += f", top-k {self.top_k}" if self.top_k else ""
         return text + (f", top-p {self.top_p:g}" if self.top_p != 1.0 else "")

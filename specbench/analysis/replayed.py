@@ -87,9 +87,12 @@ class Traces:
             gammas: to replay.
 
         Returns:
-            None where it was not traced as far as the longest draft, or its trace can't be used.
+            None where it was not traced as far as the longest draft, its trace can't be used, or
+            prompts were padded, for traces are of prompts as they are.
         """
         setting = key.setting
+        if setting.context_length is not None:
+            return None
         text = (setting.task, setting.temperature, setting.top_k, setting.top_p)
         wanted = (setting.target, key.drafter, text)
         fitting = (

@@ -74,7 +74,7 @@ class NativeBackend(Backend):
         self._drafters: dict[str, Drafter] = {}
         self.drafter_facts = {}
         self._prefills: dict[str, Prefill] = {}
-        self._warm: set[tuple[str, int, int, bool]] = set()
+        self._warm: set[tuple[str, int, int, bool, int | None]] = set()
         self._ties: TieMeter | None = None
         self._traffic = traffic_of(loaded.model)
         self._held_bytes = held_bytes([loaded.model])
@@ -224,7 +224,8 @@ class NativeBackend(Backend):
             self._rehearse(requests, cells, limits)
         request = requests[0]
         for cell in cells:
-            shape = (cell.drafter, cell.gamma, cell.batch_size, cell.temperature > 0)
+            sampled, context = cell.temperature > 0, cell.context_length
+            shape = (cell.drafter, cell.gamma, cell.batch_size, sampled, context)
             if shape in self._warm:
                 continue
             self._warm.add(shape)

@@ -12,6 +12,7 @@ from specbench.cli._output import (
     OutputFormat,
     beside_label,
     number,
+    print_context_note,
     print_csv,
     print_json,
     print_notes,
@@ -49,6 +50,7 @@ def _print_tables(convention: str, rows: Sequence[ConventionRow]) -> None:
         _print_one(f"{task}, as {convention} reports it", single, here, names)
         for name in lists:
             _print_one(f"{task}: {name}", [name], here, names, heading="")
+    print_context_note(row.key.setting.context_length for row in rows)
     if any(is_synthetic(row.key.drafter) for row in rows):
         print(SYNTHETIC_NOTE)
 

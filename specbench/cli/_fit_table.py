@@ -23,6 +23,7 @@ from specbench.cli._output import (
     form_notes,
     number,
     percent,
+    print_context_note,
     print_table,
     with_interval,
     wrapped,
@@ -120,6 +121,7 @@ def _print_verdicts(title: str, verdicts: Sequence[Folded], names: Names) -> Non
 
 def _print_notes(run: RunFit, detail: bool) -> None:
     print(*_NOTES, sep="\n")
+    print_context_note(group.key.setting.context_length for group in run.groups)
     for line in form_notes({group.draft_form for group in run.groups}, "tokens"):
         print(line)
     if detail and any(group.costs is not None for group in run.groups):

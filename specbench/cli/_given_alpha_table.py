@@ -35,7 +35,7 @@ def _row(group: DrafterAnswer, choice: Choice) -> list[str]:
     return [
         setting.task,
         f"{setting.temperature:g}",
-        str(setting.batch_size),
+        setting.load,
         number(group.fit.c, 3),
         str(choice.gamma),
         with_interval(choice.speedup, candidate.ci if candidate else None),

@@ -136,7 +136,7 @@ def _step_document(step: StepLimit) -> dict[str, Any]:
 def _step(step: StepLimit) -> list[list[str]]:
     row = [
         f"{step.setting.temperature:g}",
-        str(step.setting.batch_size),
+        step.setting.load,
         _milliseconds(step.step_s),
         _milliseconds(step.moving_s),
         _share(step.bandwidth_share),
@@ -147,23 +147,18 @@ def _step(step: StepLimit) -> list[list[str]]:
 
 
 def _verify(limits: Sequence[VerifyLimit]) -> list[list[str]]:
-    """A row per batch size and gamma, the medians over drafters and tasks."""
+    """A row per batch size, context and gamma, the medians over drafters and tasks."""
     rows = []
-    places = {(limit.key.setting.batch_size, limit.gamma) for limit in limits}
-    for batch_size, gamma in sorted(places):
-        here = [
-            limit
-            for limit in limits
-            if (limit.key.setting.batch_size, limit.gamma) == (batch_size, gamma)
-        ]
+    for place in sorted(set(map(_place, limits))):
+        here = [limit for limit in limits if _place(limit) == place]
         measured = [limit.v for limit in here if limit.v is not None]
         spread = f"{min(measured):.2f}–{max(measured):.2f}" if measured else "-"
         tokens = median(limit.tokens for limit in here)
         roofline = median(limit.roofline or 0.0 for limit in here)
         rows.append(
             [
-                str(batch_size),
-                str(gamma),
+                here[0].key.setting.load,
+                str(here[0].gamma),
                 f"{tokens:.1f}",
                 number(median(measured) if measured else None),
                 spread,
@@ -173,11 +168,16 @@ def _verify(limits: Sequence[VerifyLimit]) -> list[list[str]]:
     return rows
 
 
+def _place(limit: VerifyLimit) -> tuple[int, int, int]:
+    setting = limit.key.setting
+    return setting.batch_size, setting.context_length or 0, limit.gamma
+
+
 def _drafting(limit: DraftingLimit, names: dict[str, str]) -> list[list[str]]:
     setting = limit.key.setting
     row = [
         f"{setting.temperature:g}",
-        str(setting.batch_size),
+        setting.load,
         gamma_label("chain", limit.gamma),
         f"{limit.verified:.1f}",
         number(limit.accepted),

@@ -46,6 +46,7 @@ def _schedule_rows(schedule: Schedule, names: Names) -> list[list[str]]:
         use = names[schedule.drafter] if part.gamma else schedule.against(part)
         numbers = [str(part.gamma), number(choice.speedup if choice else None)]
         sizes = str(part.first) if part.first == part.last else f"{part.first}–{part.last}"
+        sizes += f"@{load.context_length}" if load.context_length is not None else ""
         for name, *rest in beside_label(use, [numbers], _LABEL_WIDTH):
             rows.append([*head, sizes, name, *rest])
             head, sizes = ["", ""], ""

@@ -12,6 +12,7 @@ from specbench.cli._output import (
     SYNTHETIC_NOTE,
     beside_label,
     number,
+    print_context_note,
     print_table,
     with_interval,
     wrapped,
@@ -45,6 +46,7 @@ def print_answer(answer: Answer) -> None:
         chosen = {one.choice.gamma for one in answer.decisions if one.setting == setting}
         _print_curves(f"{setting}: expected speedup by γ", groups, names, chosen)
     print("* measured, the others interpolated · T temperature · B batch size")
+    print_context_note(group.fit.key.setting.context_length for group in answer.groups)
     forms = {group.fit.draft_form for group in answer.groups}
     if forms & {"tree", "adaptive"}:
         print("trees and gamma=auto: only what was measured; γ is levels, or the longest draft")

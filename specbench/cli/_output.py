@@ -87,6 +87,12 @@ def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:
     )
 
 
+def print_context_note(lengths: Iterable[int | None]) -> None:
+    """What B@N means, where prompts were padded to some length."""
+    if any(length is not None for length in lengths):
+        print("B@N: prompts brought to N tokens with earlier text of their task")
+
+
 def beside_label(label: str, rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Put a label before the first row; a long one goes on before the following rows.
 

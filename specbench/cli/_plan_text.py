@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ def plan_lines(plan: Any, sweep: SweepConfig) -> list[str]:
     """Lines of at most 80 columns for a plan: blocks with their cells, what was dropped, the size.
 
     Args:
-        plan: ``cells`` in any order, and ``dropped``, a list of ``{"cell", "reason"}``.
+        plan: ``cells`` in any order, ``dropped``, a list of ``{"cell", "reason"}``, and ``notes``.
         sweep: the configuration the plan was made from.
     """
     lines = [f"target {sweep.target_name}, to be written to {sweep.folder}", ""]
@@ -36,7 +37,9 @@ def plan_lines(plan: Any, sweep: SweepConfig) -> list[str]:
     if reasons:
         lines += ["", f"dropped {counted(len(plan.dropped), 'cell')} that cannot exist:"]
         lines += [f"  {count} × {reason}" for reason, count in reasons.items()]
-    most = len(plan.cells) * sweep.prompts * sweep.max_new_tokens
+    if plan.notes:
+        lines += ["", *(line for note in plan.notes for line in textwrap.wrap(note, 80))]
+    most = sum(_requests(cell, sweep) for cell in plan.cells) * sweep.max_new_tokens
     lines += [
         "",
         f"{counted(len(plan.cells), 'cell')} in {counted(len(blocks), 'block')}, "
@@ -70,14 +73,20 @@ def estimate_lines(plan: Any, sweep: SweepConfig, weight_bytes: int, rate: float
         rate: bytes per second that the memory moves.
     """
     steps = sum(
-        sweep.prompts * sweep.max_new_tokens / min(cell.batch_size, sweep.prompts)
-        for cell in plan.cells
+        _requests(cell, sweep) * sweep.max_new_tokens / cell.batch_size for cell in plan.cells
     )
     seconds = steps * weight_bytes / rate
     return [
         f"estimate: at least {duration(seconds)}, if each step costs one reading of the weights",
         f"({weight_bytes / 1e9:.2f} GB at the measured {rate / 1e9:.1f} GB/s)",
     ]
+
+
+def _requests(cell: Cell, sweep: SweepConfig) -> int:
+    """Prompts of one turn that a cell serves."""
+    from specbench.sweep.grid import num_requests
+
+    return num_requests(sweep.prompts, cell.batch_size)
 
 
 def duration(seconds: float) -> str:
@@ -91,6 +100,8 @@ def duration(seconds: float) -> str:
 def block_title(cell: Any) -> str:
     """What the cells of a block share, e.g. ``chat, T = 0, batch 1``; defaults are not named."""
     parts = [cell.task, f"T = {cell.temperature:g}", load_label(cell.batch_size, cell.request_rate)]
+    if cell.context_length is not None:
+        parts.append(f"context {cell.context_length}")
     if cell.top_k:
         parts.append(f"top-k {cell.top_k}")
     if cell.top_p < 1:

@@ -101,7 +101,7 @@ def _gap(group: GroupFit) -> list[list[str]]:
 
 def _place(group: GroupFit, index: int) -> list[str]:
     setting = group.key.setting
-    return ["", ""] if index else [f"{setting.temperature:g}", str(setting.batch_size)]
+    return ["", ""] if index else [f"{setting.temperature:g}", setting.load]
 
 
 def _errors(group: GroupFit) -> list[list[str]]:

@@ -19,6 +19,7 @@ from specbench.cli._output import (
     OutputFormat,
     beside_label,
     number,
+    print_context_note,
     print_csv,
     print_json,
     print_notes,
@@ -114,6 +115,7 @@ def _print_tables(comparison: Comparison) -> None:
         print_table(task, _HEADINGS, lines)
     print(printable(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding"))
     print("speedup, α and τ are ratios B / A too; their intervals are in JSON and CSV")
+    print_context_note(cell.name.context_length for cell in comparison.cells)
     if any(is_synthetic(cell.name.drafter) for cell in comparison.cells):
         print(SYNTHETIC_NOTE)
 

@@ -63,6 +63,14 @@ def run(
     batch_size: Annotated[
         list[str] | None, typer.Option(metavar="N,N", help="Prompts decoded at once. Default: 1.")
     ] = None,
+    context_length: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N,N",
+            help="Bring prompts to so many tokens with earlier text of their task. "
+            "Default: as they are.",
+        ),
+    ] = None,
     request_rate: Annotated[
         list[str] | None,
         typer.Option(

@@ -22,19 +22,25 @@ def prefill_all(
 ) -> dict[str, Prefill]:
     """Prefill every request alone; returns what was read by prompt id.
 
+    A prompt that is asked several times is read once.
+
     Args:
         hidden_layers: whose states to keep for drafters, as in :meth:`LanguageModel.forward`.
         caches: to read into; without, every prompt gets a cache of its own length.
     """
     caches = caches or Caches()
-    prefills = {}
+    prefills: dict[str, Prefill] = {}
+    read: dict[tuple[int, ...], Prefill] = {}
     for request in requests:
+        if (known := read.get(tuple(request.token_ids))) is not None:
+            prefills[request.prompt_id] = known
+            continue
         length = len(request.token_ids)
         cache = caches.for_prompt(target, length, target.context_limit)
         begin = clock.mark()
         output = target.read_prompt(request.token_ids, cache, hidden_layers)
         end = clock.mark()
-        prefills[request.prompt_id] = Prefill(
+        prefills[request.prompt_id] = read[tuple(request.token_ids)] = Prefill(
             snapshot=cache.snapshot(0, length),
             logits=output.logits[0, -1],
             seconds=clock.seconds(begin, end),

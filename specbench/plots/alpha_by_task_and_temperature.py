@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _NAME = "alpha-by-task-and-temperature"
 _WIDTH = 0.6  # of a task's place, for its temperatures
-_GROUP = ["run", "target", "backend", "top_k", "top_p", "task", "temperature", "batch_size"]
+_GROUP = [
+    *("run", "target", "backend", "top_k", "top_p", "context_length"),
+    *("task", "temperature", "batch_size"),
+]
 
 
 def draw(points: pd.DataFrame) -> Figure:

@@ -48,8 +48,16 @@ NO_FORMULAS = {"text.parse_math": False}
 
 _HEADING = "heading"
 # Several runs may be drawn together; whatever differs between them becomes part of a series' name.
-_SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p", "request_rate")
-_PREFIXES = {"top_k": "top-k ", "top_p": "top-p ", "request_rate": "request-rate "}
+_SERIES_EXTRAS = (
+    *("run", "target", "backend"),
+    *("context_length", "top_k", "top_p", "request_rate"),
+)
+_PREFIXES = {
+    "context_length": "context ",
+    "top_k": "top-k ",
+    "top_p": "top-p ",
+    "request_rate": "request-rate ",
+}
 
 
 class Series(NamedTuple):
@@ -140,7 +148,7 @@ def measured_alphas(points: pd.DataFrame, figure: str) -> tuple[pd.DataFrame, st
 
 
 def with_series(points: pd.DataFrame) -> pd.DataFrame:
-    """Add ``series``: the drafter, plus what else varies (run, target, backend, ...).
+    """Add ``series``: the drafter, plus what else varies (run, target, backend, context, ...).
 
     A synthetic drafter is marked.
     """
@@ -148,7 +156,7 @@ def with_series(points: pd.DataFrame) -> pd.DataFrame:
     labels = labels.map(short_names(labels))
     labels = labels.where(~synthetic(points), f"{SYNTHETIC_MARK} " + labels)
     for column in _SERIES_EXTRAS:
-        if points[column].nunique() > 1:
+        if points[column].nunique(dropna=False) > 1:
             prefix = _PREFIXES.get(column, "")
             shown = points[column].map(short_name if column == "target" else _plain)
             labels = labels + " · " + prefix + shown
@@ -171,7 +179,9 @@ def wrapped(name: str, width: int) -> str:
 
 
 def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "as it is" if math.isnan(value) else f"{value:g}"
+    return str(value)
 
 
 def unique(values: Iterable[Hashable]) -> list[Any]:
@@ -312,7 +322,7 @@ def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -
     targets = ", ".join(short_name(name) for name in unique(points["target"]))
     runs = ", ".join(unique(points["run"]))
     width = max(30, int(11.5 * (figure.get_figwidth() - 2.4)))
-    told = [f"target {targets} · run {runs}", note]
+    told = [f"target {targets} · run {runs}{_one_context(points)}", note]
     if synthetic(points).any():
         told.append(SYNTHETIC_NOTE)
     lines = [text, *(line for each in told for line in textwrap.wrap(each, width))]
@@ -338,3 +348,11 @@ def _lay_out(figure: Figure) -> None:
         with matplotlib.rc_context(NO_FORMULAS):
             engine.execute(figure)
         figure.set_layout_engine(None)
+
+
+def _one_context(points: pd.DataFrame) -> str:
+    """The context that all prompts were padded to, if they were; several are in series' names."""
+    lengths = points["context_length"].unique()
+    if len(lengths) != 1 or math.isnan(lengths[0]):
+        return ""
+    return f" · prompts of {lengths[0]:g} tokens"

@@ -31,7 +31,7 @@ VARYING_BACKENDS = ("hf-assisted,defaults",)
 
 Block = tuple[str, float, int, int, int, float, str, *tuple[float, ...]]
 """(task, temperature, batch_size, repeat, top_k, top_p, backend): what shares its baselines; the
-request rate follows where requests arrived at one."""
+request rate follows where requests arrived at one, the context length where prompts were padded."""
 
 _FILE_NAME = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -65,6 +65,7 @@ class CellKey(BaseModel):
     seed: int = 0
     baseline: Literal["first", "last"] | None = None
     request_rate: float = Field(default=0.0, ge=0)  # arrivals per second; 0: batch_size in flight
+    context_length: int | None = Field(default=None, ge=1)  # of padded prompts; None: as they are
 
     @property
     def block(self) -> Block:
@@ -78,6 +79,7 @@ class CellKey(BaseModel):
             self.top_p,
             self.backend,
             *((self.request_rate,) if self.request_rate else ()),
+            *(() if self.context_length is None else (self.context_length,)),
         )
 
     @property
@@ -105,11 +107,11 @@ class Cell(CellKey):
     def cell_id(self) -> str:
         """A readable name, safe in every file system: a slug and a hash of all fields.
 
-        A request rate counts where there is one, so that older cells keep their names.
+        What came later counts where there is any, so that older cells keep their names.
         """
         valid = Cell(**self.model_dump())  # copies are not validated, and 1 is not spelt 1.0
-        later = set() if valid.request_rate else {"request_rate"}
-        fields = json.dumps(valid.model_dump(exclude=later), sort_keys=True)
+        unused = {name for name in ("request_rate", "context_length") if not getattr(valid, name)}
+        fields = json.dumps(valid.model_dump(exclude=unused), sort_keys=True)
         digest = hashlib.sha256(fields.encode()).hexdigest()[:6]
         length = self.baseline or f"g{self.gamma}"
         return "-".join(
@@ -118,6 +120,7 @@ class Cell(CellKey):
                 f"t{self.temperature:g}",
                 f"q{self.request_rate:g}" if self.request_rate else f"b{self.batch_size}",
                 f"r{self.repeat}",
+                *([f"c{self.context_length}"] if self.context_length else []),
                 _slug(self.drafter),
                 length,
                 digest,

@@ -87,6 +87,7 @@ def _place(setting: Setting, varies: Collection[str]) -> str:
         "top_k": f"top-k {setting.top_k}",
         "top_p": f"top-p {setting.top_p:g}",
         "request_rate": load_label(setting.batch_size, setting.request_rate),
+        "context_length": f"context {setting.context_length}",
     }
     rest = ", ".join(text for name, text in texts.items() if name in varies)
     if "task" not in varies:

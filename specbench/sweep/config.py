@@ -47,6 +47,7 @@ OPTION_FIELDS = {
     "top-p": "top_p",
     "batch-size": "batch_sizes",
     "request-rate": "request_rates",
+    "context-length": "context_lengths",
     "task": "tasks",
     "prompts": "prompts",
     "max-new-tokens": "max_new_tokens",
@@ -91,6 +92,7 @@ class SweepConfig(BaseModel):
     top_p: float = DEFAULT_SWEEP["top_p"]
     batch_sizes: list[int] = DEFAULT_SWEEP["batch_sizes"]
     request_rates: list[float] | None = None  # arrivals per second; None: batch_sizes in flight
+    context_lengths: list[int] | None = None  # None: prompts as they are
     tasks: list[str] = DEFAULT_SWEEP["tasks"]
     prompts: int = DEFAULT_SWEEP["prompts"]
     max_new_tokens: int = DEFAULT_SWEEP["max_new_tokens"]
@@ -171,9 +173,11 @@ class SweepConfig(BaseModel):
         }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
-    @field_validator("gammas", "batch_sizes", mode="before")
+    @field_validator("gammas", "batch_sizes", "context_lengths", mode="before")
     @classmethod
-    def _counts(cls, value: Any, info: Any) -> list[int]:
+    def _counts(cls, value: Any, info: Any) -> list[int] | None:
+        if value is None and info.field_name == "context_lengths":
+            return None
         return _listed(value, info.field_name, lambda item: _whole(item, info.field_name, 1))
 
     @field_validator("temperatures", mode="before")

@@ -101,10 +101,13 @@ def is_complete(config: SweepConfig, cells: Sequence[Cell]) -> bool:
     """Whether the folder's run has every cell and was finished, so that nothing must be loaded."""
     if config.retry_failed or not (config.folder / MANIFEST).exists():
         return False
-    if load_manifest(config.folder).finished is None:
+    manifest = load_manifest(config.folder)
+    if manifest.finished is None:
         return False
     done = {record.cell_id for record in load_cells(config.folder)}
-    return all(cell.cell_id in done for cell in cells)
+    dropped = {entry["cell"] for entry in manifest.dropped}  # when the target was known
+    gone = {cell.block for cell in cells if cell.cell_id in dropped}
+    return all(cell.cell_id in done or cell.block in gone for cell in cells)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,15 @@
 """From a configuration to cells: what will be measured, in blocks, and what cannot exist.
 
-A block is what shares its baselines: one task, temperature, batch size and repeat. Inside it a
-baseline comes first *and* last, so that drift of the machine hits both, and the cells between them
-run in an order drawn from the seed.
+A block is what shares its baselines: one task, temperature, batch size, context and repeat. Inside
+it a baseline comes first *and* last, so that drift of the machine hits both, and the cells between
+them run in an order drawn from the seed.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,15 +32,42 @@ class Plan:
     Attributes:
         cells: baselines included.
         dropped: ``{"cell": ..., "reason": ...}`` for each combination left out.
+        notes: what is measured in another way than one might think.
     """
 
     cells: list[Cell]
     dropped: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def blocks(self) -> Iterator[tuple[Block, list[Cell]]]:
         """Cells grouped by what shares their baselines, in order."""
         for block, cells in itertools.groupby(self.cells, key=lambda cell: cell.block):
             yield block, list(cells)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why combinations were left out, each reason once."""
+        return list(dict.fromkeys(entry["reason"] for entry in self.dropped))
+
+    def within(self, context_limit: int, config: SweepConfig, backend: str) -> Plan:
+        """Without the contexts that a backend's target does not reach, listed among the dropped.
+
+        Raises:
+            SpecbenchError: no cell remains.
+        """
+        room = room_needed(config)
+        cells: list[Cell] = []
+        dropped = list(self.dropped)
+        for cell in self.cells:
+            length = cell.context_length
+            if cell.backend != backend or length is None or length + room <= context_limit:
+                cells.append(cell)
+            elif not cell.is_baseline:
+                reason = (
+                    f"context {length} with output and draft is beyond the target's {context_limit}"
+                )
+                dropped.append({"cell": cell.cell_id, "reason": reason})
+        return _checked(Plan(cells, dropped, self.notes))
 
 
 def plan(
@@ -63,12 +90,18 @@ def plan(
     if any(engine.in_process for engine in engines.values()):
         checked_specs(config)
     prompts = dict(tasks) if tasks is not None else _count_prompts(config)
+    contexts: Sequence[int | None] = config.context_lengths or [None]
     cells: list[Cell] = []
     dropped: list[dict[str, Any]] = []
     axes = itertools.product(
-        config.backends, prompts, config.temperatures, _loads(config), range(config.repeats)
+        config.backends,
+        prompts,
+        config.temperatures,
+        _loads(config),
+        contexts,
+        range(config.repeats),
     )
-    for backend, task, temperature, (batch_size, request_rate), repeat in axes:
+    for backend, task, temperature, (batch_size, request_rate), context_length, repeat in axes:
         shared: dict[str, Any] = {
             "target": config.target_name,
             "temperature": temperature,
@@ -80,6 +113,7 @@ def plan(
             "repeat": repeat,
             "seed": config.seed,
             "request_rate": request_rate,
+            "context_length": context_length,
         }
         engine = engines[backend]
         block: list[Cell] = []
@@ -87,11 +121,7 @@ def plan(
             if not engine.speculates:
                 break
             cell = Cell(drafter=drafter, gamma=gamma, **shared)
-            reason = engine.impossible(cell)
-            if batch_size > prompts[task]:
-                reason = (
-                    f"batch size {batch_size} needs as many prompts, {task} has {prompts[task]}"
-                )
+            reason = engine.impossible(cell) or _unpaddable(engine, context_length)
             if reason is None:
                 block.append(cell)
             else:
@@ -99,13 +129,45 @@ def plan(
         plain = Cell(drafter=BASELINE_DRAFTER, gamma=0, **shared)
         if block or not engine.speculates:
             cells += _in_order(block, plain, with_plain=engine.decodes_plainly)
-    if not cells:
-        reasons = "; ".join(dict.fromkeys(entry["reason"] for entry in dropped))
+    notes = [
+        f"{task}: {prompts[task]} prompts for {batch_size} slots are asked in turn, "
+        f"{num_requests(prompts[task], batch_size)} requests in all"
+        for task in prompts
+        for batch_size in config.batch_sizes
+        if prompts[task] < batch_size
+    ]
+    return _checked(Plan(cells, dropped, notes))
+
+
+def _unpaddable(engine: Backend, context_length: int | None) -> str | None:
+    """Why an engine's prompts can't be brought to a length; None if they can, or need not be."""
+    if engine.in_process or context_length is None:
+        return None
+    return "a server renders its prompts: --context-length is for engines in this process"
+
+
+def num_requests(prompts: int, batch_size: int) -> int:
+    """Requests of a cell: each prompt, or as many as fill every slot twice if they are too few."""
+    return prompts if prompts >= batch_size else 2 * batch_size
+
+
+def room_needed(config: SweepConfig) -> int:
+    """Tokens of a row's context that are not its prompt: the output and a draft beyond its end."""
+    return config.max_new_tokens + max(config.gammas) + 1
+
+
+def _checked(made: Plan) -> Plan:
+    """A plan that has cells.
+
+    Raises:
+        SpecbenchError: it has none.
+    """
+    if not made.cells:
         raise SpecbenchError(
-            f"no cell can be measured: {reasons}",
-            "Change --drafter, --gamma, --temperature, --batch-size or --prompts",
+            f"no cell can be measured: {'; '.join(made.reasons)}",
+            "Change --drafter, --gamma, --temperature or --context-length",
         )
-    return Plan(cells, dropped)
+    return made
 
 
 def checked_specs(config: SweepConfig) -> list[DrafterSpec]:

@@ -9,9 +9,10 @@ very same prompts.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from specbench.errors import SpecbenchError
 from specbench.records.store import RunWriter
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.folder import REFERENCES
+from specbench.sweep.grid import num_requests, room_needed
 from specbench.sweep.report import Reporter
+from specbench.workloads.context import render_padded
 from specbench.workloads.prompt import Prompt, Workload
 from specbench.workloads.render import messages_of, render
 
@@ -34,8 +37,29 @@ def limits_of(config: SweepConfig, backend: Backend) -> Limits:
     return Limits(config.max_new_tokens, stops)
 
 
+def for_batch(requests: Sequence[Request], batch_size: int) -> list[Request]:
+    """The requests of a cell: where there are fewer prompts than slots, each one several times.
+
+    A prompt asked again is another request with random numbers of its own in the same conversation,
+    which stays what intervals cluster by.
+    """
+    prompts = len({request.conversation for request in requests})
+    if prompts >= batch_size:
+        return list(requests)
+    total = max(len(requests), num_requests(prompts, batch_size))
+    again = [
+        replace(request, prompt_id=f"{request.prompt_id}~{number}")
+        for number in range(2, total // len(requests) + 2)
+        for request in requests
+    ]
+    return [*requests, *again][:total]
+
+
 def refuse_long_prompts(
-    config: SweepConfig, backend: Backend, workloads: Iterable[Workload]
+    config: SweepConfig,
+    backend: Backend,
+    workloads: Iterable[Workload],
+    context_lengths: Collection[int | None] = (None,),
 ) -> None:
     """Refuse prompts that cannot fit, before anything is generated or written.
 
@@ -44,10 +68,10 @@ def refuse_long_prompts(
     Raises:
         SpecbenchError: naming the prompt and every number.
     """
-    for workload in workloads:
+    for workload, length in itertools.product(workloads, context_lengths):
         for prompt in workload.prompts:
             for turn in range(len(prompt.turns)):
-                _fitting(prompt, turn, [""] * turn, workload.name, config, backend)
+                _fitting(prompt, turn, [""] * turn, workload, config, backend, length)
 
 
 class RequestMaker:
@@ -61,28 +85,30 @@ class RequestMaker:
         self.backend = backend
         self.writer = writer
         self._replays = any(parse_spec(text).kind == "synthetic" for text in config.drafters)
-        self._made: dict[str, list[Request]] = {}
+        self._made: dict[tuple[str, int | None], list[Request]] = {}
 
-    def of(self, workload: Workload) -> list[Request]:
-        """The workload's requests, one per turn, made once."""
-        if workload.name not in self._made:
-            self._made[workload.name] = self._make(workload)
-        return self._made[workload.name]
+    def of(self, workload: Workload, context_length: int | None = None) -> list[Request]:
+        """The workload's requests, one per turn, made once for each context length."""
+        key = workload.name, context_length
+        if key not in self._made:
+            self._made[key] = self._make(workload, context_length)
+        return self._made[key]
 
-    def _make(self, workload: Workload) -> list[Request]:
-        recorded = self._load(workload)
+    def _make(self, workload: Workload, length: int | None) -> list[Request]:
+        file = _file(workload, length)
+        recorded = self._load(file)
         histories: dict[str, list[str]] = {prompt.id: [] for prompt in workload.prompts}
         by_turn: list[list[Request]] = []
         for turn in range(max(len(prompt.turns) for prompt in workload.prompts)):
             prompts = [p for p in workload.prompts if turn < len(p.turns)]
-            requests = [self._request(workload, p, turn, histories[p.id]) for p in prompts]
+            requests = [self._request(workload, p, turn, histories[p.id], length) for p in prompts]
             continued = [p for p in prompts if turn + 1 < len(p.turns)]
             if self._replays or continued:
                 self._record(requests, recorded)
             for prompt in continued:
                 histories[prompt.id].append(self._text(recorded[_request_id(prompt, turn)]))
             by_turn.append([replace(r, reference=recorded.get(r.prompt_id, [])) for r in requests])
-        self._save(workload, recorded)
+        self._save(file, recorded)
         order = {prompt.id: index for index, prompt in enumerate(workload.prompts)}
         return sorted(
             (request for requests in by_turn for request in requests),
@@ -98,9 +124,14 @@ class RequestMaker:
         return text.strip()
 
     def _request(
-        self, workload: Workload, prompt: Prompt, turn: int, history: Sequence[str]
+        self,
+        workload: Workload,
+        prompt: Prompt,
+        turn: int,
+        history: Sequence[str],
+        length: int | None,
     ) -> Request:
-        token_ids = _fitting(prompt, turn, history, workload.name, self.config, self.backend)
+        token_ids = _fitting(prompt, turn, history, workload, self.config, self.backend, length)
         labels = {
             "task": workload.name,
             "category": prompt.category,
@@ -125,41 +156,49 @@ class RequestMaker:
             outputs = self.backend.greedy_outputs(missing, longer)
             recorded.update(zip((r.prompt_id for r in missing), outputs, strict=True))
 
-    def _file(self, workload: Workload) -> Path:
-        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", workload.name)
-        if safe != workload.name:  # "a:b" and "a-b" are two workloads
-            safe += f"-{hashlib.sha256(workload.name.encode()).hexdigest()[:6]}"
-        return Path(REFERENCES) / f"{safe}.json"
-
-    def _load(self, workload: Workload) -> dict[str, list[int]]:
-        path = self.writer.folder / self._file(workload)
+    def _load(self, file: Path) -> dict[str, list[int]]:
+        path = self.writer.folder / file
         if not path.exists():
             return {}
         loaded: dict[str, list[int]] = json.loads(path.read_text(encoding="utf-8"))
         return loaded
 
-    def _save(self, workload: Workload, recorded: dict[str, Any]) -> None:
+    def _save(self, file: Path, recorded: dict[str, Any]) -> None:
         if recorded:
-            self.writer.write_extra(self._file(workload), recorded)
+            self.writer.write_extra(file, recorded)
+
+
+def _file(workload: Workload, length: int | None) -> Path:
+    """Where recordings are kept; those of padded prompts apart."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", workload.name)
+    if safe != workload.name:  # "a:b" and "a-b" are two workloads
+        safe += f"-{hashlib.sha256(workload.name.encode()).hexdigest()[:6]}"
+    return Path(REFERENCES) / (f"{safe}.json" if length is None else f"{safe}@{length}.json")
 
 
 def _fitting(
     prompt: Prompt,
     turn: int,
     history: Sequence[str],
-    task: str,
+    workload: Workload,
     config: SweepConfig,
     backend: Backend,
+    length: int | None,
 ) -> list[int]:
-    """The rendered turn with room for output and draft; none where a server renders it."""
+    """The rendered turn, padded if there is a length, with room for output and draft; none where a
+    server renders it."""
     if backend.tokenizer is None:
         return []
-    token_ids = render(prompt, turn, history, backend.tokenizer)
-    need = len(token_ids) + config.max_new_tokens + max(config.gammas) + 1
+    if length is None:
+        token_ids = render(prompt, turn, history, backend.tokenizer)
+    else:
+        tokenizer, prompts = backend.tokenizer, workload.prompts
+        token_ids = render_padded(prompt, turn, history, tokenizer, length, prompts)
+    need = len(token_ids) + room_needed(config)
     if need > backend.context_limit:
         raise SpecbenchError(
-            f"prompt {prompt.id!r} of {task} has {len(token_ids)} tokens; with output and draft "
-            f"{need}, beyond the target's context of {backend.context_limit}",
+            f"prompt {prompt.id!r} of {workload.name} has {len(token_ids)} tokens; with output and "
+            f"draft {need}, beyond the target's context of {backend.context_limit}",
             "Shorten the prompt, lower --max-new-tokens or --gamma, or use another target",
         )
     return token_ids

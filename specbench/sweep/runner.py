@@ -8,7 +8,8 @@ measurement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from specbench.sweep.folder import (
 )
 from specbench.sweep.grid import Plan, checked_specs, plan
 from specbench.sweep.report import Reporter
-from specbench.sweep.requests import RequestMaker, refuse_long_prompts
+from specbench.sweep.requests import RequestMaker, for_batch, refuse_long_prompts
 from specbench.sweep.served import ServedBlockRunner
 from specbench.sweep.told import with_told
 from specbench.workloads.load import load_workload
@@ -62,13 +63,15 @@ def run(config: SweepConfig, report: Reporter) -> Path:
         report.finished(config.folder)
         return config.folder
 
-    notices = [workload.notice for workload in workloads if workload.notice]
+    notices = [*(workload.notice for workload in workloads if workload.notice), *grid.notes]
     for name, backend in engines.items():
-        cells = [cell for cell in grid.cells if cell.backend == name]
         backend.load(engine_options(config), report.progress)
         try:
+            before, grid = grid.reasons, grid.within(backend.context_limit, config, name)
+            notices += [f"left out: {why}" for why in grid.reasons if why not in before]
+            cells = [cell for cell in grid.cells if cell.backend == name]
             backend.check(cells)
-            refuse_long_prompts(config, backend, workloads)
+            refuse_long_prompts(config, backend, workloads, _contexts(cells))
             manifest = _manifest(config, grid, workloads, backend, threads)
             refuse_other_weights(config.folder, manifest.target, manifest.drafters)
             with opened(config, manifest) as writer:
@@ -94,8 +97,8 @@ def _measure(
     report.started(grid, len(writer.done & {cell.cell_id for cell in grid.cells}))
     maker = RequestMaker(config, backend, writer, report)
     by_name = {workload.name: workload for workload in workloads}
-    for workload in workloads:
-        maker.of(workload)
+    for workload, length in itertools.product(workloads, _contexts(cells)):
+        maker.of(workload, length)
     if backend.in_process and writer.manifest.bandwidth_bytes_per_s is None:
         dtype = getattr(torch, backend.target_facts["dtype"])
         writer.manifest.bandwidth_bytes_per_s = copy_bandwidth(backend.device)
@@ -112,7 +115,9 @@ def _measure(
             runner.settle(block_cells)  # a kill may have come between its last cell and this
             continue
         report.block_started(block)
-        runner.run(block_cells, maker.of(by_name[block[0]]))
+        first = block_cells[0]
+        requests = maker.of(by_name[first.task], first.context_length)
+        runner.run(block_cells, for_batch(requests, first.batch_size))
         if backend.captured != writer.manifest.captured:  # known from the first warm-up on
             writer.manifest.captured = backend.captured
             writer.write_manifest()
@@ -128,6 +133,11 @@ def _say_what_spoils(device: str, writer: RunWriter, report: Reporter) -> None:
     kept = writer.manifest.warnings
     writer.manifest.warnings = list(dict.fromkeys([*kept, *said]))
     writer.write_manifest()
+
+
+def _contexts(cells: Iterable[Cell]) -> list[int | None]:
+    """The context lengths of some cells, each once."""
+    return list(dict.fromkeys(cell.context_length for cell in cells))
 
 
 def engine_options(config: SweepConfig) -> EngineOptions:
@@ -187,7 +197,7 @@ def _manifest(
         servers=backend.server_facts,
         num_cells=len(grid.cells),
         dropped=grid.dropped,
-        warnings=list(backend.notices),
+        warnings=[*backend.notices, *grid.notes],
         **facts,
         **extra,
     )

@@ -112,6 +112,7 @@ def text_of(records: Iterable[CellRecord], cell: Cell) -> CellRecord | None:
         and record.status == "ok"
         and (record.task, record.temperature) == (cell.task, cell.temperature)
         and (record.top_k, record.top_p) == (cell.top_k, cell.top_p)
+        and record.context_length == cell.context_length
     ]
     plain.sort(key=lambda text: (text.batch_size, text.repeat, text.baseline != "first"))
     return plain[0] if plain else None

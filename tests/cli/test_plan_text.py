@@ -25,7 +25,7 @@ def plan_of_two_blocks() -> SimpleNamespace:
         )
     ]
     reason = "synthetic drafters exist at temperature 0 only"
-    return SimpleNamespace(cells=cells, dropped=[{"cell": "a", "reason": reason}] * 3)
+    return SimpleNamespace(cells=cells, dropped=[{"cell": "a", "reason": reason}] * 3, notes=[])
 
 
 def test_blocks_cells_and_dropped_combinations_are_printed():
@@ -49,7 +49,7 @@ def test_blocks_cells_and_dropped_combinations_are_printed():
 
 
 def test_one_of_a_thing_is_singular():
-    plan = SimpleNamespace(cells=[cell()], dropped=[{"cell": "a", "reason": "r"}])
+    plan = SimpleNamespace(cells=[cell()], dropped=[{"cell": "a", "reason": "r"}], notes=[])
     lines = plan_lines(plan, SweepConfig(prompts=1, max_new_tokens=2, out="x"))
     assert "dropped 1 cell that cannot exist:" in lines
     assert "1 cell in 1 block, 1 prompt × 2 tokens each:" in lines
@@ -58,7 +58,7 @@ def test_one_of_a_thing_is_singular():
 def test_a_long_drafter_stays_whole_and_its_gammas_in_sight():
     name = "model:/data/models/" + "long-folder/" * 6 + "SmolLM2-21M,gamma=auto"
     cells = [cell(drafter=name, gamma=gamma) for gamma in (8, 2)]
-    lines = plan_lines(SimpleNamespace(cells=cells, dropped=[]), SweepConfig(out="x"))
+    lines = plan_lines(SimpleNamespace(cells=cells, dropped=[], notes=[]), SweepConfig(out="x"))
     assert max(map(len, lines)) <= 80
     assert "    γ ≤ 2, 8" in lines
     assert name in "".join(line.strip() for line in lines)

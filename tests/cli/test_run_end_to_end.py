@@ -191,9 +191,9 @@ def test_a_dry_run_prints_cells_and_estimate_and_writes_nothing(
     before = files(home)
     result = specbench("run", *OPTIONS, "--batch-size", "1,16", "--dry-run")
     assert result.code == 0, result.err
-    assert "dropped 14 cells that cannot exist:" in result.out
-    assert "  12 × batch size 16 needs as many prompts, mine has 8" in result.out
-    assert "14 cells in 2 blocks" in result.out
+    assert "dropped 4 cells that cannot exist:" in result.out
+    assert "mine: 8 prompts for 16 slots are asked in turn, 32 requests in all" in result.out
+    assert "28 cells in 4 blocks" in result.out
     assert "estimate: at least " in result.out
     assert files(home) == before
 
@@ -220,10 +220,6 @@ BAD_NAMES = {
     "no cell": (
         "run --task json --drafter synthetic:0.8 --temperature 1 --prompt-source offline",
         ["no cell can be measured", "synthetic drafters replay greedy output"],
-    ),
-    "large batch": (
-        "run --task json --batch-size 64 --prompts 5 --prompt-source offline",
-        ["no cell can be measured", "batch size 64 needs as many prompts, json has 5"],
     ),
     "no such run": ("plot nothing", ["no run 'nothing'", "specbench run"]),
     "no such run to fit": ("fit nothing", ["no run 'nothing'"]),

@@ -30,9 +30,9 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
     line = (
         "--target Qwen/Qwen3-0.6B --drafter ngram,max=3 --drafter early-exit:4 --gamma 1,2 "
         "--gamma 8 --temperature 0,0.7 --top-k 40 --top-p 0.9 --batch-size 1,4 --prompts 12 "
-        "--max-new-tokens 64 --request-rate 2,4.5 --repeats 2 --backend native "
-        "--device cpu --dtype bf16 --attention eager --threads 2 --no-cuda-graph --compile "
-        "--seed 7 --ignore-eos --prompt-source offline "
+        "--max-new-tokens 64 --request-rate 2,4.5 --context-length 512,64 --repeats 2 "
+        "--backend native --device cpu --dtype bf16 --attention eager --threads 2 "
+        "--no-cuda-graph --compile --seed 7 --ignore-eos --prompt-source offline "
         f"--out runs/x --resume --retry-failed --task code,{prompts}"
     )
     result = specbench("run", *line.split())
@@ -46,6 +46,7 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "top_p": 0.9,
         "batch_sizes": [1, 4],
         "request_rates": [2.0, 4.5],
+        "context_lengths": [512, 64],
         "tasks": ["code", str(prompts)],
         "prompts": 12,
         "max_new_tokens": 64,

@@ -189,6 +189,38 @@ def test_typed_again_it_is_the_same_run(specbench: Command, home: Path, ran: Any
     assert again.out == ran[1]
 
 
+def test_batch_and_context_are_axes(
+    specbench: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "copy_bandwidth", lambda device: 1e10)
+    monkeypatch.setattr(runner, "matmul_rate", lambda device, dtype: 1e11)
+    words = f"--target shape:{home}/tiny --task {home}/mine.jsonl --out {tmp_path}/run {SIZE}"
+    axes = "--batch-size 1,16 --context-length 96,160,512 --drafter synthetic:0.8,cost=medusa:shape"
+    result = specbench("run", *shlex.split(f"{words} {axes}"))
+    assert result.code == 0, result.err
+    assert "mine, T = 0, batch 16, context 160" in result.out
+    assert "left out: context 512 with output and draft is beyond the target's 256" in result.err
+    assert "mine: 6 prompts for 16 slots are asked in turn, 32 requests in all" in result.err
+    found = load_run(tmp_path / "run")
+    assert {(cell.batch_size, cell.context_length) for cell in found.cells} == {
+        (size, length) for size in (1, 16) for length in (96, 160)
+    }
+    for cell in found.cells:
+        assert cell.status == "ok", cell.error
+        rounds = found.rounds(cell.cell_id)
+        assert rounds["context_length"].min() == cell.context_length + 1
+        assert rounds["active_rows"].max() == cell.batch_size
+    fit = specbench("fit", str(tmp_path / "run"))
+    assert "16@160" in fit.out
+    assert "B@N: prompts brought to N tokens" in fit.out
+    document = json.loads(specbench("fit", str(tmp_path / "run"), "--format", "json").out)
+    assert {group["context_length"] for group in document["groups"]} == {96, 160}
+    optimal = specbench("optimal-gamma", str(tmp_path / "run"))
+    assert "16@160" in optimal.out
+    figure = specbench("plot", str(tmp_path / "run"), "--figure", "batch-crossover")
+    assert figure.code == 0, figure.err
+
+
 def test_models_lists_shapes(specbench: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "cached_models", list)
     lines = specbench("models").out.splitlines()
@@ -222,6 +254,9 @@ def test_a_dry_run_estimates_a_shape_without_making_it(
 WRONG = {
     "a real drafter": ("--drafter ngram", ["accepted by chance", "synthetic:A,cost=ngram"]),
     "stop tokens": ("--stop-at-eos", ["--stop-at-eos", "random weights"]),
+    "a context of nothing": ("--context-length 0", ["--context-length '0'", "1 or more"]),
+    "a context too short": ("--context-length 5", ["more than --context-length 5"]),
+    "every context too long": ("--context-length 4096", ["context 4096", "the target's 256"]),
     "a tree as a cost": (
         "--drafter synthetic:0.5,cost=eagle:shape,tree=8",
         ["chains of fixed length"],

@@ -69,6 +69,8 @@ class Drafted:
             "temperature": f"T = {setting.temperature:g}",
             "batch_size": f"batch {setting.batch_size}",
         }
+        if setting.context_length is not None:
+            parts["context_length"] = f"context {setting.context_length}"
         told = [text for field, text in parts.items() if field not in leave_out]
         label = f" γ = {gamma_label(self.fit.draft_form, gamma)}" if gamma is not None else ""
         return f"{self.name}{label} ({', '.join(told)})"

@@ -10,7 +10,7 @@ from specbench.analysis import imported
 from specbench.analysis.between_cells import of_baselines
 from specbench.analysis.checking import Violations, nothing_left, violations
 from specbench.analysis.completeness import incomplete
-from specbench.analysis.names import load_label, some, with_gamma
+from specbench.analysis.names import load_column, load_label, some, with_gamma
 from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
@@ -32,11 +32,12 @@ class CellName(NamedTuple):
     target: str
     backend: str
     request_rate: float = 0.0
+    context_length: int | None = None
 
     @property
     def load(self) -> str:
-        """Requests in flight, or per second."""
-        return f"{self.request_rate:g}/s" if self.request_rate else str(self.batch_size)
+        """How much was asked at once, in a table."""
+        return load_column(self.batch_size, self.request_rate, self.context_length)
 
     @property
     def draft_form(self) -> DraftForm:
@@ -47,7 +48,8 @@ class CellName(NamedTuple):
         how = "plain decoding"
         if self.drafter != BASELINE_DRAFTER:
             how = with_gamma(self.drafter, self.draft_form, self.gamma)
-        extras = [f"top-k {self.top_k}"] if self.top_k else []
+        extras = [f"context {self.context_length}"] if self.context_length is not None else []
+        extras += [f"top-k {self.top_k}"] if self.top_k else []
         extras += [f"top-p {self.top_p:g}"] if self.top_p != 1.0 else []
         extras += [name for name in (self.target, self.backend) if name]
         load = load_label(self.batch_size, self.request_rate)
@@ -83,6 +85,7 @@ class Several(NamedTuple):
             target=cell.target if self.targets else "",
             backend=cell.backend if self.backends else "",
             request_rate=cell.request_rate,
+            context_length=cell.context_length,
         )
 
 

@@ -23,6 +23,7 @@ class Load(NamedTuple):
     backend: str
     top_k: int
     top_p: float
+    context_length: int | None
 
     @classmethod
     def of(cls, setting: Setting) -> Load:
@@ -30,8 +31,8 @@ class Load(NamedTuple):
         return cls(*(getattr(setting, name) for name in cls._fields))
 
     def __str__(self) -> str:
-        rest = self.target, self.backend, self.top_k, self.top_p
-        return str(Setting(self.task, self.temperature, 1, *rest)).replace(", batch 1", "")
+        setting = Setting(batch_size=1, **self._asdict())
+        return str(setting).replace(", batch 1", "")
 
 
 @dataclass(frozen=True)

@@ -118,3 +118,39 @@ def test_claims_about_acceptance_have_nothing_to_go_by(folder: Path, fitted: Run
     answers = {one.claim.name: one.answer for one in check_claims(load_run(folder), fitted)}
     for name in ABOUT_ACCEPTANCE:
         assert answers[name].verdict == "not measured", name
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> RunFit:
+    """One drafter at two batch sizes, prompts as they are and padded to two lengths."""
+    folder = simulate_run(
+        tmp_path_factory.mktemp("runs") / "contexts",
+        {"ngram": SimulatedDrafter(0.7, 0.02)},
+        gammas=(1, 2, 4),
+        batch_sizes=(1, 4),
+        context_lengths=(None, 512, 2048),
+    )
+    return fit_run(load_run(folder))
+
+
+def test_contexts_are_told_apart_and_none_is_mixed(contexts: RunFit) -> None:
+    places = [(g.key.setting.batch_size, g.key.setting.context_length) for g in contexts.groups]
+    assert places == [(size, length) for size in (1, 4) for length in (None, 512, 2048)]
+    assert all(point.num_cells == 1 for group in contexts.groups for point in group.points)
+
+
+def test_a_context_is_in_words_only_where_there_is_one(contexts: RunFit) -> None:
+    assert [str(group.key.setting) for group in contexts.groups[:3]] == [
+        "code, T = 0, batch 1",
+        "code, T = 0, batch 1, context 512",
+        "code, T = 0, batch 1, context 2048",
+    ]
+    assert [group.key.setting.load for group in contexts.groups[:2]] == ["1", "1@512"]
+
+
+def test_every_context_has_a_crossover_of_its_own(contexts: RunFit) -> None:
+    answer = recommend(contexts)
+    assert [schedule.load.context_length for schedule in answer.schedules] == [None, 512, 2048]
+    assert str(answer.schedules[1].load) == "code, T = 0, context 512"
+    for schedule in answer.schedules:
+        assert schedule.crossover is None or schedule.crossover.last == 4

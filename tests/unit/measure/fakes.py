@@ -20,7 +20,7 @@ class FakeCuda:
         self.peaks = {"cuda:0": 0, "cuda:1": 0}
         self.total_memory = 80 * 2**30
         self.segments: list[dict[str, Any]] = []
-        self.free = self.reserved = self.allocated = 0
+        self.free = self.reserved = 0
 
     def current_stream(self, device: str) -> str:
         self.streams.append(device)
@@ -51,9 +51,6 @@ class FakeCuda:
 
     def memory_reserved(self, device: str) -> int:
         return self.reserved
-
-    def memory_allocated(self, device: str) -> int:
-        return self.allocated
 
 
 class FakeEvent:

@@ -110,7 +110,7 @@ def test_a_process_does_not_tell_work_from_what_is_held():
 
 def test_what_torch_holds_and_does_not_use_counts_as_free():
     cuda = FakeCuda()
-    cuda.free, cuda.reserved, cuda.allocated = 50 * 10**9, 30 * 10**9, 10 * 10**9
+    cuda.free, cuda.reserved, cuda.held["cuda:1"] = 50 * 10**9, 30 * 10**9, 10 * 10**9
     assert available_bytes("cuda:1", cuda) == 70 * 10**9
 
 

@@ -51,6 +51,7 @@ def points(
                 "backend": "native",
                 "top_k": 0,
                 "top_p": 1.0,
+                "context_length": float("nan"),
                 "task": task,
                 "drafter": drafter,
                 "temperature": temperature,

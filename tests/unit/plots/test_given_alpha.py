@@ -8,7 +8,7 @@ import pytest
 
 from specbench.analysis.formats import SYNTHETIC_NOTE
 from specbench.errors import SpecbenchError
-from specbench.plots import alpha_by_task_and_temperature, speedup_vs_alpha, speedup_vs_gamma
+from specbench.plots import alpha_by_task_and_temperature, base, speedup_vs_alpha, speedup_vs_gamma
 from specbench.theory import closed_form
 from tests.unit.plots.frames import points
 from tests.unit.plots.test_figures import texts_of_legend
@@ -82,3 +82,16 @@ def test_a_figure_of_alphas_leaves_it_out_by_name() -> None:
     assert "without 15 synthetic cells, whose alpha was set" in title(figure)
     with pytest.raises(SpecbenchError, match="all drafters are synthetic, whose alpha was set"):
         alpha_by_task_and_temperature.draw(world())
+
+
+def test_every_figure_of_points_puts_contexts_apart() -> None:
+    two = [points(gammas=(2, 4)).assign(context_length=length) for length in (512.0, 2048.0)]
+    frame = pd.concat(two, ignore_index=True)
+    names = set(texts_of_legend(speedup_vs_gamma.draw(frame)))
+    assert {"ngram · context 512", "ngram · context 2048"} <= names
+    assert len(speedup_vs_alpha.draw(frame).axes) == 2
+    assert "prompts of 512 tokens" in title(speedup_vs_gamma.draw(two[0]))
+    assert "tokens" not in title(speedup_vs_gamma.draw(points(gammas=(2, 4))))
+    as_it_is = pd.concat([two[0], points(gammas=(2, 4))], ignore_index=True)
+    series = set(base.with_series(as_it_is)["series"])
+    assert series == {"ngram · context 512", "ngram · context as it is"}

@@ -26,6 +26,8 @@ def test_cell_id_is_readable_and_tells_every_field_apart() -> None:
         {"backend": "vllm"},
         {"repeat": 1},
         {"seed": 1},
+        {"context_length": 512},
+        {"context_length": 2048},
         {"drafter": "none", "gamma": 0, "baseline": "first"},
         {"drafter": "none", "gamma": 0, "baseline": "last"},
     ]
@@ -37,6 +39,7 @@ def test_cell_id_never_changes() -> None:
     # a changed id would orphan the cells of every run on disk
     assert samples.cell().cell_id == "chat-t0-b1-r0-ngram-g2-364c2e"
     assert samples.cell(temperature=0).cell_id == samples.cell().cell_id
+    assert samples.cell(context_length=None).cell_id == samples.cell().cell_id
     copy = samples.cell().model_copy(update={"temperature": 1})
     assert copy.cell_id == samples.cell(temperature=1.0).cell_id
 
@@ -71,7 +74,14 @@ def test_cells_are_frozen_and_hashable() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"gamma": -1}, {"temperature": -1}, {"batch_size": 0}, {"top_p": 0}, {"top_k": -1}],
+    [
+        {"gamma": -1},
+        {"temperature": -1},
+        {"batch_size": 0},
+        {"top_p": 0},
+        {"top_k": -1},
+        {"context_length": 0},
+    ],
 )
 def test_impossible_cells_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
@@ -144,6 +154,14 @@ def test_the_form_of_a_draft_is_read_from_its_drafter(drafter: str, form: str) -
 
 def test_what_was_verified_as_a_tree_is_one_whatever_it_is_called() -> None:
     assert samples.record(samples.cell(drafter="medusa"), tree_nodes=8).draft_form == "tree"
+
+
+def test_a_context_length_is_in_name_and_block_where_there_is_one() -> None:
+    padded = samples.cell(context_length=2048)
+    assert re.fullmatch(r"chat-t0-b1-r0-c2048-ngram-g2-[0-9a-f]{6}", padded.cell_id)
+    assert padded.block == (*samples.cell().block, 2048)
+    assert sorted([padded.block, samples.cell().block]) == [samples.cell().block, padded.block]
+    assert CellRecord.of(padded).cell == padded
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ def test_every_field_has_one_option():
         ("temperature", ["-0.0", 0], [0.0]),
         ("batch-size", "1, 4", [1, 4]),
         ("batch_size", "3", [3]),
+        ("context-length", "512,2048", [512, 2048]),
+        ("context_length", 64, [64]),
         ("task", "chat,code,chat", ["chat", "code"]),
         ("drafter", ["ngram,max=3", "ngram"], ["ngram,max=3", "ngram"]),
         ("top-p", "0.9", 0.9),
@@ -78,6 +80,9 @@ def test_values_are_understood(option: str, value: object, expected: object):
         ("temperature", "warm"),
         ("temperature", True),
         ("batch-size", "0"),
+        ("context-length", "0"),
+        ("context-length", "512,,"),
+        ("context-length", "long"),
         ("top-p", "0"),
         ("top-p", "1.01"),
         ("top-p", "nan"),
@@ -209,6 +214,19 @@ def test_options_that_came_later_leave_older_runs_what_they_were():
         assert other.measurement()[option.replace("-", "_")] is value
         assert other.digest() != plain.digest()
         assert SweepConfig(**other.measurement()) == other
+
+
+def test_a_sweep_without_context_lengths_is_the_one_it_was_before_there_were_any():
+    config = build({})
+    assert config.context_lengths is None
+    assert "context_lengths" not in config.measurement()
+    assert config.digest().startswith("f9dde6e0")
+    longer = build({"context-length": "512"})
+    assert longer.measurement()["context_lengths"] == [512]
+    assert longer.digest() != config.digest()
+    assert longer.digest() != build({"context-length": "512,64"}).digest()
+    turned = build({"context-length": "64,512"})
+    assert turned.digest() == build({"context-length": "512,64"}).digest()
 
 
 def test_a_shape_ignores_stop_tokens_and_defaults_to_what_it_can_tell():

@@ -10,7 +10,7 @@ import pytest
 from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
 from specbench.sweep.config import SweepConfig
-from specbench.sweep.grid import Plan, plan
+from specbench.sweep.grid import Plan, num_requests, plan
 
 TASKS = {"chat": 8, "code": 8}
 
@@ -84,27 +84,58 @@ def test_a_block_with_nothing_but_baselines_is_not_measured():
     assert {cell.temperature for cell in made.cells} == {0.0}
 
 
-def test_a_batch_larger_than_a_task_has_prompts_is_left_out_and_listed():
+def test_a_batch_larger_than_a_task_has_prompts_is_measured_and_said():
     made = grid({"few": 3, "chat": 8}, repeats=1, temperatures=[0.0], drafters=["ngram"])
     assert {(cell.task, cell.batch_size) for cell in made.cells} == {
-        ("few", 1),
-        ("chat", 1),
-        ("chat", 4),
+        (task, size) for task in ("few", "chat") for size in (1, 4)
     }
-    assert [entry["reason"] for entry in made.dropped] == [
-        "batch size 4 needs as many prompts, few has 3"
-    ] * 3
+    assert made.dropped == []
+    assert made.notes == ["few: 3 prompts for 4 slots are asked in turn, 8 requests in all"]
 
 
 def test_a_prompt_file_is_counted_when_its_prompts_are_not_loaded_yet(tmp_path: Path):
     file = tmp_path / "two.jsonl"
     file.write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
     made = plan(SweepConfig(tasks=[str(file), "chat"], batch_sizes=[1, 4], prompts=4))
-    assert {(cell.task, cell.batch_size) for cell in made.cells} == {
-        ("two", 1),
-        ("chat", 1),
-        ("chat", 4),
-    }
+    assert [note.partition(":")[0] for note in made.notes] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "batch_size", "requests"),
+    [(8, 1, 8), (8, 4, 8), (8, 8, 8), (8, 9, 18), (3, 256, 512)],
+)
+def test_too_few_prompts_fill_every_slot_twice(prompts: int, batch_size: int, requests: int):
+    assert num_requests(prompts, batch_size) == requests
+
+
+def test_every_context_is_a_block_of_its_own_and_none_is_as_it_was():
+    plain, padded = grid(repeats=1), grid(repeats=1, context_lengths=[64, 256])
+    assert len(padded.cells) == 2 * len(plain.cells)
+    assert {cell.context_length for cell in plain.cells} == {None}
+    blocks = [(block, cells) for block, cells in padded.blocks()]
+    assert sorted(block[-1] for block, _ in blocks) == sorted([64, 256] * (len(blocks) // 2))
+    for _, cells in blocks:
+        assert [cell.baseline for cell in cells] == ["first", *[None] * 6, "last"]
+        assert len({cell.context_length for cell in cells}) == 1
+
+
+def test_contexts_beyond_the_targets_are_dropped_and_listed():
+    made = grid(repeats=1, temperatures=[0.0], batch_sizes=[1], context_lengths=[64, 256])
+    config = SweepConfig(drafters=["ngram"], gammas=[1, 2, 4], max_new_tokens=12)
+    assert made.within(256 + 12 + 4 + 1, config, "native") == made
+    kept = made.within(256 + 12 + 4, config, "native")
+    assert {cell.context_length for cell in kept.cells} == {64}
+    gone = {c.cell_id for c in made.cells if c.context_length == 256 and not c.is_baseline}
+    assert {entry["cell"] for entry in kept.dropped} == gone
+    assert kept.reasons == ["context 256 with output and draft is beyond the target's 272"]
+    assert made.within(1, config, "another").cells == made.cells
+    with pytest.raises(SpecbenchError, match="no cell can be measured: context 64 with"):
+        made.within(64, config, "native")
+
+
+def test_prompts_as_they_are_are_never_dropped_for_their_context():
+    made = grid(repeats=1)
+    assert made.within(1, SweepConfig(), "native") == made
 
 
 @pytest.mark.parametrize(
@@ -114,7 +145,6 @@ def test_a_prompt_file_is_counted_when_its_prompts_are_not_loaded_yet(tmp_path: 
             {"drafters": ["synthetic:0.8"], "temperatures": [1.0]},
             "synthetic drafters replay greedy output",
         ),
-        ({"batch_sizes": [16]}, "batch size 16 needs as many prompts, chat has 8"),
     ],
 )
 def test_nothing_left_is_one_line_that_says_why(options: dict[str, Any], reason: str):

@@ -14,7 +14,12 @@ from specbench.records.schema import Cell, Manifest
 from specbench.records.store import RunWriter
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.report import SilentReporter
-from specbench.sweep.requests import RequestMaker, limits_of
+from specbench.sweep.requests import (
+    RequestMaker,
+    for_batch,
+    limits_of,
+    refuse_long_prompts,
+)
 from specbench.workloads import Prompt, Workload
 from tests.unit.sweep.fakes import FakeBackend
 
@@ -147,3 +152,56 @@ def test_a_later_turn_is_checked_with_its_history(folder: Path):
         making.maker.of(workload(CHAT))
     assert "prompt 'c' of chat" in str(caught.value)
     assert making.backend.recorded == [["c#1"]]
+
+
+def ids(requests: list[Request]) -> list[str]:
+    return [request.prompt_id for request in requests]
+
+
+def test_enough_prompts_are_asked_once(folder: Path):
+    requests = Making(folder).maker.of(workload(CHAT, SINGLE))
+    assert for_batch(requests, 2) == requests
+
+
+def test_too_few_are_asked_in_turn_under_names_of_their_own(folder: Path):
+    making = Making(folder)
+    requests = making.maker.of(workload(CHAT, SINGLE))
+    repeated = for_batch(requests, 5)
+    assert ids(repeated) == [
+        *("c#1", "c#2", "c#3", "s", "c#1~2", "c#2~2", "c#3~2", "s~2", "c#1~3", "c#2~3")
+    ]
+    for copy, original in zip(repeated, [*requests] * 3, strict=False):
+        assert copy.token_ids == original.token_ids
+        assert copy.conversation == original.conversation  # what intervals cluster by
+        assert copy.reference == original.reference
+
+
+def test_no_request_is_lost_where_turns_are_many(folder: Path):
+    requests = Making(folder).maker.of(workload(CHAT))
+    assert len(for_batch(requests, 2)) == 4
+    assert ids(for_batch(requests * 3, 2)) == ids(requests * 3)
+
+
+def test_padded_prompts_have_the_length_and_recordings_of_their_own(folder: Path):
+    making = Making(folder, drafters=["synthetic:0.8"], context_lengths=[40, 80])
+    task = workload(CHAT, SINGLE)
+    plain = making.maker.of(task)
+    for length in (40, 80):
+        padded = making.maker.of(task, length)
+        assert making.maker.of(task, length) is padded
+        assert ids(padded) == ids(plain)
+        assert {len(request.token_ids) for request in padded} == {length}
+        assert making.text(padded[3]).endswith("three?\n\nalone")
+        first, second = padded[:2]
+        answer = making.backend.tokenizer.decode(list(first.reference)[:4])
+        assert f"one?\n\n{answer}\n\ntwo?" in making.text(second)
+    written = {file.name for file in (folder / "references").iterdir()}
+    assert written == {"chat.json", "chat@40.json", "chat@80.json"}
+
+
+def test_a_prompt_longer_than_a_context_is_refused_before_anything_is_generated(folder: Path):
+    making = Making(folder)
+    with pytest.raises(SpecbenchError, match="more than --context-length 4"):
+        refuse_long_prompts(making.config, making.backend, [workload(SINGLE)], [None, 4])
+    refuse_long_prompts(making.config, making.backend, [workload(SINGLE)], [None, 5])
+    assert making.backend.recorded == []

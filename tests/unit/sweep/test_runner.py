@@ -183,10 +183,10 @@ def test_repeats_batches_and_temperatures_are_blocks_of_their_own(tmp_path: Path
     sweep.backend.tie = lambda cell, where: TieMeasure(5.0, 0.01, "float32")  # none is asked for
     sweep.run()
     run = load_run(sweep.config.folder)
-    assert len(run.cells) == 16
-    assert {cell.batch_size for cell in run.cells} == {1}
-    assert len(run.manifest.dropped) == 8
-    assert sweep.backend.calls.count("begin_block") == 4
+    assert len(run.cells) == 32
+    assert {cell.batch_size for cell in run.cells} == {1, 16}
+    assert run.manifest.dropped == []
+    assert sweep.backend.calls.count("begin_block") == 8
     assert {cell.lossless for cell in run.cells if cell.temperature == 1} == {None}
 
 
