@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from specbench.analysis.fit import GammaFit, GroupFit, Setting
 from specbench.analysis.recommending.clusters import conversations
 from specbench.analysis.recommending.speed import GroupSpeed
+from specbench.records.spec_text import is_synthetic
 from specbench.theory.clusters import Numbers
 from specbench.theory.moderated import moderated
 from specbench.theory.scatter import Scatter
@@ -97,7 +98,7 @@ def _clusters(groups: Sequence[_Rows]) -> list[Influence]:
         for key, part in sets.items()
     }
     tasks = dict.fromkeys(conversations(rows.speed.key.setting.task) for rows in groups)
-    spreads = [_spread(found[key]) for key in tasks]
+    spreads = [_spread(found[key], _telling(groups)) for key in tasks]
     for key, alone, led in zip(tasks, spreads, moderated(spreads), strict=True):
         if alone is not None and led is not None and alone.variance > 0.0:
             factor = math.sqrt(led.variance / alone.variance)
@@ -107,9 +108,16 @@ def _clusters(groups: Sequence[_Rows]) -> list[Influence]:
     return list(found.values())
 
 
-def _spread(part: Influence) -> Scatter | None:
+def _telling(groups: Sequence[_Rows]) -> NDArray[np.int64]:
+    """Rows that tell how much conversations differ: not a synthetic drafter's, whose coin is the
+    same for all of them, unless there are no others."""
+    real = [rows for rows in groups if not is_synthetic(rows.speed.key.drafter)]
+    return np.concatenate([rows.places for rows in real or groups])
+
+
+def _spread(part: Influence, telling: NDArray[np.int64]) -> Scatter | None:
     """The mean variance of the log speedups of a task; None where a single conversation tells."""
-    variance = part.variance()
+    variance = part.variance()[np.isin(part.columns, telling)]
     known = variance[np.isfinite(variance)]
     return Scatter(float(known.mean()), part.freedom) if known.size else None
 

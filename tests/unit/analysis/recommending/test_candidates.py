@@ -100,6 +100,24 @@ def test_synthetic_drafters_do_not_make_bounds_wider() -> None:
     assert all(c.bound is None for c in beside.candidates if c.group.synthetic)
 
 
+def test_a_coin_says_nothing_of_how_much_conversations_differ() -> None:
+    """What is the same in all conversations makes no other task's few conversations seem sure."""
+    world, steady = World(), Drafter(0.7, spread=0.0, c=0.05)
+    real, coins = (
+        [
+            one
+            for seed, task in enumerate(("code", "chat"))
+            for one in world.setting(task, drafters, (1, 2, 4), np.random.default_rng(seed))
+        ]
+        for drafters in ({"x": GOOD}, {f"synthetic:0.{n}": steady for n in range(1, 9)})
+    )
+    in_one_task = [group for group in coins if group.key.setting.task == "chat"]
+    alone, beside = (field(found, scatter=False) for found in (real, real + in_one_task))
+    for place, one in enumerate(alone.candidates):
+        assert beside.candidates[place].bound == pytest.approx(one.bound, rel=0.001)
+    assert all(c.ci is not None for c in field(in_one_task, scatter=False).candidates if c.gamma)
+
+
 def test_drafters_share_their_conversations_draws() -> None:
     """In every resample all drafters meet the same conversations, so twins never differ."""
     (group,) = groups({"x": GOOD}, (1, 2, 4))
