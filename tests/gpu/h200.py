@@ -8,8 +8,9 @@
 
 Runs from a checkout; specbench need not be installed. Every stage drives the command line in a
 process of its own; a stage that fails is recorded and the rest goes on. A run that is there already
-is continued, so the same command again measures what is missing. Exit code 1 if a stage failed or
-a criterion is not held; what was not measured is no failure. Figures of a tiny model say nothing.
+is continued, so the same command again measures what is missing, also after Ctrl-C or a kill. Exit
+code 1 if a stage failed or a criterion is not held; what was not measured is no failure. Figures of
+a tiny model say nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -50,6 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
     began, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     words = sys.argv[1:] if words is None else words
     arguments = _parsed(words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit, as Ctrl-C
     smollm2 = arguments.smollm2 and _from_root(arguments.smollm2)
     options = Options(_from_root(arguments.out), arguments.tiny, smollm2, engines())
     os.chdir(ROOT)
@@ -68,14 +71,18 @@ def main(words: Sequence[str] | None = None) -> int:
     place = Workplace(options.out, known)
     outcomes: list[Outcome] = []
     document: dict[str, Any] = {}
-    for outcome in run_stages(stages, place, arguments.budget - (time.monotonic() - began)):
-        outcomes.append(outcome)
-        print(_told(outcome), flush=True)
-        command = shlex.join(["python", "-m", "tests.gpu.h200", *words])
-        seconds = time.monotonic() - began
-        facts = summary.Facts(started, seconds, command, _commit(), missing, options.tiny)
-        document = summary.document(facts, outcomes, Records(options.out))
-        summary.write(options.out, document)
+    command = shlex.join(["python", "-m", "tests.gpu.h200", *words])
+    try:
+        for outcome in run_stages(stages, place, arguments.budget - (time.monotonic() - began)):
+            outcomes.append(outcome)
+            print(_told(outcome), flush=True)
+            seconds = time.monotonic() - began
+            facts = summary.Facts(started, seconds, command, _commit(), missing, options.tiny)
+            document = summary.document(facts, outcomes, Records(options.out))
+            summary.write(options.out, document)
+    except KeyboardInterrupt:
+        print(f"stopped; what was measured is in {options.out}, and the same command goes on")
+        return 130
     print("", *summary_text.lines(document), f"\nwritten to {options.out}", sep="\n")
     verdicts = [] if options.tiny else [one["verdict"] for one in document["criteria"]]
     return int("not held" in verdicts or any(outcome.status in _BAD for outcome in outcomes))

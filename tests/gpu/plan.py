@@ -91,7 +91,7 @@ def prepare(options: Options) -> None:
 def _doctor(options: Options) -> Stage:
     words = ("-m", "specbench", "doctor", "--json", "--offline")
     command = Command(words, stdout=options.out / DOCTOR)
-    return Stage("doctor", "is this machine fit to measure", 30, (command,))
+    return Stage("doctor", "is this machine fit to measure", 35, (command,))
 
 
 def _large_runs(options: Options) -> list[Stage]:

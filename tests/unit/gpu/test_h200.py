@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from tests.gpu.stages import ROOT, Outcome, Stage, Workplace
 
 @pytest.fixture(autouse=True)
 def back_home() -> Iterator[None]:
-    """The script changes into the checkout."""
-    before = Path.cwd()
+    """The script changes into the checkout, and takes a kill as Ctrl-C."""
+    before, handler = Path.cwd(), signal.getsignal(signal.SIGTERM)
     yield
     os.chdir(before)
+    signal.signal(signal.SIGTERM, handler)
 
 
 def test_a_dry_run_prints_every_stage_with_its_budget_and_writes_nothing(
@@ -43,7 +45,7 @@ def test_a_dry_run_prints_every_stage_with_its_budget_and_writes_nothing(
 def test_stages_are_chosen_by_name(capsys: pytest.CaptureFixture[str]):
     assert h200.main(["--dry-run", "--only", "doctor", "--only", "figures"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("2 stages, 60 s of budgets")
+    assert out.startswith("2 stages, 65 s of budgets")
     with pytest.raises(SystemExit) as caught:
         h200.main(["--dry-run", "--only", "dokter"])
     assert "no stage 'dokter'. Known: doctor, 8b, " in str(caught.value)
@@ -109,6 +111,23 @@ def test_a_criterion_that_is_not_held_is_exit_code_1_but_of_a_tiny_model(
 def test_a_stage_that_came_to_nothing_is_exit_code_1(scripted, tmp_path: Path, status):
     scripted(doctor=Outcome("doctor", status, 1.0, 35.0, "why"))
     assert h200.main(["--out", str(tmp_path / "out")]) == 1
+
+
+def test_a_kill_ends_what_runs_and_leaves_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    def killed(stages: list[Stage], place: Workplace, total_s: float) -> Iterator[Outcome]:
+        place.out.mkdir(parents=True, exist_ok=True)
+        yield Outcome("doctor", "done", 1.0, 30.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("went on")
+
+    monkeypatch.setattr(h200, "run_stages", killed)
+    monkeypatch.setattr(h200, "_what_run_knows", lambda place: "")
+    assert h200.main(["--out", str(tmp_path / "out")]) == 130
+    assert "the same command goes on" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [stage["status"] for stage in found["stages"]] == ["done"]
 
 
 def test_a_specbench_that_does_not_start_is_told_with_what_is_missing(
