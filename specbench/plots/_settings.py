@@ -19,14 +19,15 @@ _MOST_COLUMNS = 5
 def by_setting(points: pd.DataFrame) -> tuple[list[pd.DataFrame], int]:
     """The rows of each setting, and how many panels stand side by side.
 
-    Batch sizes and temperatures follow each other, a row of panels for each where its tasks fit in
-    one.
+    Batch sizes, contexts and temperatures follow each other, a row of panels for each where its
+    tasks fit in one.
     """
     tasks = base.unique(points["task"])
-    settings = sorted(set(zip(points["batch_size"], points["temperature"], strict=True)))
+    places = _comparable(points, ["batch_size", "context_length", "temperature"])
+    settings = sorted(set(places))
     groups = []
-    for batch_size, temperature in settings:
-        here = points[(points["temperature"] == temperature) & (points["batch_size"] == batch_size)]
+    for setting in settings:
+        here = points[[place == setting for place in places]]
         groups += [here[here["task"] == task] for task in tasks if (here["task"] == task).any()]
     columns = 4 if len(tasks) > 4 else len(tasks)
     together = 4 // columns  # settings that fit into one row of panels
@@ -60,16 +61,21 @@ def by_series(points: pd.DataFrame, keys: Sequence[str]) -> tuple[list[pd.DataFr
         keys: columns that make a setting, the first one varying slowest.
     """
     series = base.unique(points["series"])
-    settings = sorted(set(points[list(keys)].itertuples(index=False, name=None)))
+    places = _comparable(points, keys)
+    settings = sorted(set(places))
     across = len(series) if len(settings) > 1 or len(series) in (2, 4) else 3
     order = [(setting, name) for setting in settings for name in series]
     if len(settings) > 1 and (len(series) == 1 or len(series) > _MOST_COLUMNS):
         across = min(len(settings), _MOST_COLUMNS)
         order.sort(key=lambda panel: series.index(panel[1]))
-    groups = {
-        (key[:-1], key[-1]): rows for key, rows in points.groupby([*keys, "series"], sort=False)
-    }
-    return [groups[panel] for panel in order if panel in groups], across
+    panels = list(zip(places, points["series"], strict=True))
+    groups = [points[[panel == wanted for panel in panels]] for wanted in order]
+    return [group for group in groups if len(group)], across
+
+
+def _comparable(points: pd.DataFrame, keys: Sequence[str]) -> list[tuple[float, ...]]:
+    """What these columns hold in each row; a context that is missing is the least."""
+    return list(points[list(keys)].fillna(0.0).itertuples(index=False, name=None))
 
 
 def side_by_side(series: Sequence[str], widest: float, room: float) -> dict[str, float]:
@@ -87,5 +93,6 @@ def setting_title(rows: pd.DataFrame, extra: str = "") -> str:
     """The setting of some rows, and something more about them, in lines that fit on a panel."""
     first = rows.iloc[0]
     text = f"{first['task']} · T = {first['temperature']:g} · batch {first['batch_size']:g}"
+    text += f" · {first['context']}" if first["context"] else ""
     lines = [base.wrapped(text, 36)]
     return "\n".join([*lines, base.wrapped(extra, 36)] if extra else lines)

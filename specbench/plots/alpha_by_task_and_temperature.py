@@ -51,7 +51,7 @@ def draw(points: pd.DataFrame) -> Figure:
     tasks = base.unique(groups["task"])
     temperatures = sorted(groups["temperature"].unique())
     looks = base.ordered_looks(temperatures)
-    panels, columns = by_series(groups, ["batch_size"])
+    panels, columns = by_series(groups, ["batch_size", "context_length"])
     figure, axes = base.panels(len(panels), columns, 2.9)
     for axis, panel in zip(axes, panels, strict=True):
         _points(axis, panel, tasks, looks)
@@ -107,7 +107,7 @@ def _points(
 
 def _title(groups: pd.DataFrame, panel: pd.DataFrame) -> str:
     first = panel.iloc[0]
-    text = base.wrapped(str(first["series"]), 36)
-    if groups["batch_size"].nunique() > 1:
-        text += f"\nbatch {int(first['batch_size'])}"
-    return text
+    several = groups["batch_size"].nunique() > 1
+    setting = [f"batch {int(first['batch_size'])}"] if several else []
+    setting += [first["context"]] if first["context"] else []
+    return "\n".join([base.wrapped(str(first["series"]), 36), " · ".join(setting)]).rstrip()

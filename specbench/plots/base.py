@@ -47,17 +47,15 @@ NO_FORMULAS = {"text.parse_math": False}
 """Names are text: what stands between two dollar signs is no formula."""
 
 _HEADING = "heading"
+_DPI = 160
+_LEGEND_SIZE, _LEGEND_SPACING = 8.5, 0.45  # points, and letter heights between entries
+_LEGEND_MARGIN = 0.35  # inches
+_LINE_HEIGHT = 1.25  # of a letter's
+_TITLE_SIZE = 10.5  # points
+_TITLE_LINE = _LINE_HEIGHT * _TITLE_SIZE / 72  # inches
 # Several runs may be drawn together; whatever differs between them becomes part of a series' name.
-_SERIES_EXTRAS = (
-    *("run", "target", "backend"),
-    *("context_length", "top_k", "top_p", "request_rate"),
-)
-_PREFIXES = {
-    "context_length": "context ",
-    "top_k": "top-k ",
-    "top_p": "top-p ",
-    "request_rate": "request-rate ",
-}
+_SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p", "request_rate")
+_PREFIXES = {"top_k": "top-k ", "top_p": "top-p ", "request_rate": "request-rate "}
 
 
 class Series(NamedTuple):
@@ -148,19 +146,27 @@ def measured_alphas(points: pd.DataFrame, figure: str) -> tuple[pd.DataFrame, st
 
 
 def with_series(points: pd.DataFrame) -> pd.DataFrame:
-    """Add ``series``: the drafter, plus what else varies (run, target, backend, context, ...).
+    """Add ``series``: the drafter, plus what else varies (run, target, backend, top-k, top-p).
 
-    A synthetic drafter is marked.
+    A synthetic drafter is marked. Also add ``context``: the length that prompts were padded to, in
+    words, where there are several; it belongs to a panel's setting, as the batch size does.
     """
     labels = points["drafter"].astype(str)
     labels = labels.map(short_names(labels))
     labels = labels.where(~synthetic(points), f"{SYNTHETIC_MARK} " + labels)
     for column in _SERIES_EXTRAS:
-        if points[column].nunique(dropna=False) > 1:
+        if points[column].nunique() > 1:
             prefix = _PREFIXES.get(column, "")
             shown = points[column].map(short_name if column == "target" else _plain)
             labels = labels + " · " + prefix + shown
-    return points.assign(series=labels)
+    return points.assign(series=labels, context=_contexts(points["context_length"]))
+
+
+def _contexts(lengths: pd.Series) -> pd.Series | str:
+    if lengths.nunique(dropna=False) < 2:
+        return ""
+    told = lengths.map(lambda length: f"context\N{NO-BREAK SPACE}{length:g}")
+    return told.where(lengths.notna(), "no padding")
 
 
 def synthetic(points: pd.DataFrame) -> pd.Series:
@@ -179,9 +185,7 @@ def wrapped(name: str, width: int) -> str:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, float):
-        return "as it is" if math.isnan(value) else f"{value:g}"
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def unique(values: Iterable[Hashable]) -> list[Any]:
@@ -223,7 +227,8 @@ def panels(count: int, columns: int, height: float = 2.75) -> tuple[Figure, list
     columns = max(1, min(count, columns))
     rows = math.ceil(count / columns)
     wide, high = (5.2, 4.2) if count == 1 else (3.1, height)
-    figure = Figure(figsize=(wide * columns + 1.9, high * rows + 0.5), layout="constrained")
+    size = wide * columns + 1.9, high * rows + 0.5
+    figure = Figure(size, dpi=_DPI, layout="constrained")  # letters are as wide as when saved
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     axes: list[Axes] = list(grid.flat)
     for axis in axes[:count]:
@@ -299,14 +304,20 @@ def heading(text: str) -> Line2D:
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """The figure's only legend, outside every panel, so that it never lies over data."""
+    """The figure's only legend, outside every panel, so that it never lies over data.
+
+    The figure becomes higher if it is too low for it.
+    """
+    lines = sum(handle.get_label().count("\n") + 1 for handle in handles)
+    needed = (_LINE_HEIGHT * lines + _LEGEND_SPACING * len(handles)) * _LEGEND_SIZE / 72
+    figure.set_figheight(max(figure.get_figheight(), needed + _LEGEND_MARGIN))
     box = figure.legend(
         handles=list(handles),
         loc="outside right upper",
         frameon=False,
-        fontsize=8.5,
+        fontsize=_LEGEND_SIZE,
         handlelength=2.8,
-        labelspacing=0.45,
+        labelspacing=_LEGEND_SPACING,
     )
     for handle, text in zip(handles, box.get_texts(), strict=True):
         if handle.get_gid() == _HEADING:
@@ -315,6 +326,9 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -> None:
     """``text``, then the targets and runs the points come from, clear of the legend beside it.
+
+    The figure becomes higher by the lines that not every figure has, so that panels keep their
+    height.
 
     Args:
         note: what is not on the figure, below them.
@@ -326,7 +340,8 @@ def put_title(figure: Figure, points: pd.DataFrame, text: str, note: str = "") -
     if synthetic(points).any():
         told.append(SYNTHETIC_NOTE)
     lines = [text, *(line for each in told for line in textwrap.wrap(each, width))]
-    figure.suptitle("\n".join(lines), fontsize=10.5, x=0.012, ha="left")
+    figure.set_figheight(figure.get_figheight() + _TITLE_LINE * max(len(lines) - 2, 0))
+    figure.suptitle("\n".join(lines), fontsize=_TITLE_SIZE, x=0.012, ha="left")
 
 
 def pictures(figure: Figure, formats: Sequence[str]) -> dict[str, bytes]:
@@ -336,7 +351,7 @@ def pictures(figure: Figure, formats: Sequence[str]) -> dict[str, bytes]:
     for suffix in formats:
         file, metadata = io.BytesIO(), {"Date": None} if suffix == "svg" else {}
         with matplotlib.rc_context({"svg.hashsalt": "specbench", **NO_FORMULAS}):
-            figure.savefig(file, format=suffix, dpi=160, metadata=metadata)
+            figure.savefig(file, format=suffix, dpi=_DPI, metadata=metadata)
         files[suffix] = file.getvalue()
     return files
 
@@ -351,7 +366,7 @@ def _lay_out(figure: Figure) -> None:
 
 
 def _one_context(points: pd.DataFrame) -> str:
-    """The context that all prompts were padded to, if they were; several are in series' names."""
+    """The context that all prompts were padded to, if they were; several have panels."""
     lengths = points["context_length"].unique()
     if len(lengths) != 1 or math.isnan(lengths[0]):
         return ""

@@ -1,8 +1,9 @@
 """Speedup over batch size: where speculation stops paying.
 
-One panel per task and temperature. At each batch size a drafter is drawn at the gamma whose speedup
-was measured highest there; the gammas stand beside the points, in their order. Where a line falls
-below 1 plain decoding is faster; between measured sizes the line only joins the points.
+One panel per task, temperature and context. At each batch size a drafter is drawn at the gamma
+whose speedup was measured highest there; the gammas stand beside the points, in their order. Where
+a line falls below 1 plain decoding is faster; between measured sizes the line only joins the
+points.
 """
 
 from __future__ import annotations
@@ -51,20 +52,24 @@ def draw(points: pd.DataFrame) -> Figure:
             "Measure several with --batch-size 1,4,16",
         )
     looks = base.named_looks(base.unique(points["series"]))
-    settings = base.unique(zip(points["task"], points["temperature"], strict=True))
+    settings = base.unique(
+        points[["task", "temperature", "context"]].itertuples(index=False, name=None)
+    )
     settings.sort(key=lambda setting: setting[1])
     tasks = points["task"].nunique()
     figure, axes = base.panels(len(settings), tasks if 2 <= tasks <= 4 else 3)
     shifts = side_by_side(list(looks), _DODGE, _ROOM)
     top = max(1.6, 1.12 * float(points[["speedup", "speedup_high"]].max().max()))
-    for axis, (task, temperature) in zip(axes, settings, strict=True):
+    for axis, (task, temperature, context) in zip(axes, settings, strict=True):
         panel = points[(points["task"] == task) & (points["temperature"] == temperature)]
+        panel = panel[panel["context"] == context]
         base.no_gain_line(axis, base.largest(panel["noise_floor"]))
         best = {name: _best(panel[panel["series"] == name]) for name in looks}
         for series, look in looks.items():
             _line(axis, best[series], look, shifts[series])
         _gammas(axis, best, looks, top)
-        axis.set_title(base.wrapped(f"{task} · T = {temperature:g}", 36), fontsize=9.5)
+        title = f"{task} · T = {temperature:g}" + (f" · {context}" if context else "")
+        axis.set_title(base.wrapped(title, 36), fontsize=9.5)
     _axis_of_sizes(axes[0], sizes)
     axes[0].set_ylim(0.0, top)
     base.put_title(figure, points, "Speedup against batch size, each drafter at its best gamma")

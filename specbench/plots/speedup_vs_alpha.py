@@ -53,9 +53,12 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     gammas = base.ordered_looks(sorted(int(gamma) for gamma in points["gamma"].unique()))
     tasks = base.named_looks(base.unique(points["task"]))
     temperatures = sorted(points["temperature"].unique())
-    keys, fills = ["batch_size"], dict(zip(temperatures, base.FILLS, strict=False))
+    keys, fills = (
+        ["batch_size", "context_length"],
+        dict(zip(temperatures, base.FILLS, strict=False)),
+    )
     if len(temperatures) > len(base.FILLS):  # more than fills can tell apart: a panel for each
-        keys, fills = ["batch_size", "temperature"], dict.fromkeys(temperatures, "full")
+        keys, fills = [*keys, "temperature"], dict.fromkeys(temperatures, "full")
     groups, columns = by_series(points, keys)
     figure, axes = base.panels(len(groups), columns, 3.4)
 
@@ -155,6 +158,8 @@ def _panel_title(points: pd.DataFrame, group: pd.DataFrame, keys: list[str]) -> 
     parts = []
     if points["batch_size"].nunique() > 1:
         parts.append(f"batch {int(first['batch_size'])}")
+    if first["context"]:
+        parts.append(str(first["context"]))
     if "temperature" in keys:
         parts.append(f"T = {first['temperature']:g}")
     known = not math.isnan(_panel_c(group))

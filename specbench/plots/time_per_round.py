@@ -33,7 +33,7 @@ _PARTS = {  # column -> label, fill, hatch; told apart in grey by both
     "other_t1": ("the rest", "#8A8A8A", "..."),
 }
 _BAR, _ROW = 0.7, 0.19  # inches per bar
-_LABEL = 24
+_LABEL = 34
 
 
 def draw(points: pd.DataFrame) -> Figure:

@@ -8,7 +8,13 @@ import pytest
 
 from specbench.analysis.formats import SYNTHETIC_NOTE
 from specbench.errors import SpecbenchError
-from specbench.plots import alpha_by_task_and_temperature, base, speedup_vs_alpha, speedup_vs_gamma
+from specbench.plots import (
+    alpha_by_task_and_temperature,
+    base,
+    batch_crossover,
+    speedup_vs_alpha,
+    speedup_vs_gamma,
+)
 from specbench.theory import closed_form
 from tests.unit.plots.frames import points
 from tests.unit.plots.test_figures import texts_of_legend
@@ -87,11 +93,27 @@ def test_a_figure_of_alphas_leaves_it_out_by_name() -> None:
 def test_every_figure_of_points_puts_contexts_apart() -> None:
     two = [points(gammas=(2, 4)).assign(context_length=length) for length in (512.0, 2048.0)]
     frame = pd.concat(two, ignore_index=True)
-    names = set(texts_of_legend(speedup_vs_gamma.draw(frame)))
-    assert {"ngram · context 512", "ngram · context 2048"} <= names
-    assert len(speedup_vs_alpha.draw(frame).axes) == 2
+    for figure in (speedup_vs_gamma.draw(frame), speedup_vs_alpha.draw(frame)):
+        titles = [axis.get_title().replace("\N{NO-BREAK SPACE}", " ") for axis in figure.axes]
+        assert ["context 512" in text for text in titles] == [True, False]
+        assert ["context 2048" in text for text in titles] == [False, True]
     assert "prompts of 512 tokens" in title(speedup_vs_gamma.draw(two[0]))
     assert "tokens" not in title(speedup_vs_gamma.draw(points(gammas=(2, 4))))
-    as_it_is = pd.concat([two[0], points(gammas=(2, 4))], ignore_index=True)
-    series = set(base.with_series(as_it_is)["series"])
-    assert series == {"ngram · context 512", "ngram · context as it is"}
+
+
+def test_prompts_as_they_are_have_a_panel_beside_padded_ones() -> None:
+    padded = points(gammas=(2, 4)).assign(context_length=512.0)
+    frame = pd.concat([padded, points(gammas=(2, 4))], ignore_index=True)
+    titles = [axis.get_title() for axis in speedup_vs_gamma.draw(frame).axes]
+    assert ["no padding" in text for text in titles] == [True, False]
+    frame = pd.concat([frame, frame.assign(batch_size=4)], ignore_index=True)
+    assert len(batch_crossover.draw(frame).axes) == 2
+
+
+def test_a_figure_is_as_high_as_its_legend() -> None:
+    many = points(tuple(f"model:an/organisation-of-{n}-letters" for n in range(6)), gammas=(2, 4))
+    figure = speedup_vs_gamma.draw(many)
+    base.pictures(figure, ["png"])
+    (legend,) = figure.legends
+    box = legend.get_window_extent().transformed(figure.transFigure.inverted())
+    assert 0.0 < box.y0 < box.y1 <= 1.0
