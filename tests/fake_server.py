@@ -68,8 +68,9 @@ class FakeServer:
         self.accepted_at = [0.0] * self.gamma
 
     @contextmanager
-    def serving(self) -> Iterator[FakeServer]:
-        """Serve on a free port while the block runs; ends with every thread it started."""
+    def serving(self, port: int = 0) -> Iterator[FakeServer]:
+        """Serve on a port, a free one if it is 0, while the block runs; ends with every thread it
+        started."""
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -82,7 +83,7 @@ class FakeServer:
             def log_message(self, *_: Any) -> None:
                 return None
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         server.daemon_threads = False
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -118,6 +119,8 @@ class FakeServer:
             send_json(handler, {"version": "1.2.3"})
         elif path == "/get_server_info" and self.kind == "sglang":
             send_json(handler, self.sglang_info())
+        elif path == "/health":
+            send(handler, b"", "text/plain")
         elif path == self.metrics_path():
             send(handler, self.metrics().encode(), "text/plain")
         else:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from specbench import registry
@@ -41,6 +42,9 @@ class EngineOptions:
         ignore_eos: outputs are as long as they may be; a server must be able to.
         cuda_graph: on CUDA, capture steps as graphs.
         compile: compile the target's and draft models' steps.
+        engine_python: interpreter of an environment with the engine, where it has one of its own.
+        engine_args: more arguments of a server that is started here.
+        logs: folder for what such servers print.
     """
 
     target: str | None
@@ -50,6 +54,9 @@ class EngineOptions:
     ignore_eos: bool = False
     cuda_graph: bool = True
     compile: bool = False
+    engine_python: str | None = None
+    engine_args: tuple[str, ...] = ()
+    logs: Path = Path("logs")
 
 
 @dataclass(frozen=True)
@@ -136,9 +143,10 @@ class Backend(ABC):
         return True
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Target, gamma and drafter where a server tells them."""
-        return {}
+    def told(self) -> dict[str, Any] | None:
+        """Target, gamma and drafter as a server that runs already tells them, None where it does
+        not; no dict where they are the sweep's to say."""
+        return None
 
     @property
     def server_facts(self) -> dict[str, Any]:
@@ -153,6 +161,10 @@ class Backend(ABC):
         return drafter_class(spec).impossible(
             spec, gamma=cell.gamma, temperature=cell.temperature, batch_size=cell.batch_size
         )
+
+    def arranged(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Planned cells in the order to measure them: as planned, unless a change costs much."""
+        return list(cells)
 
     @abstractmethod
     def load(self, options: EngineOptions, progress: Progress) -> None:

@@ -89,8 +89,21 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME|openai:URL",
-            help="Engine, or a running OpenAI-compatible server; repeat for several. "
+            help="native, hf-assisted, vllm, or a running server; repeat for several. "
             "Default: native.",
+        ),
+    ] = None,
+    engine_python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Python of the environment that vLLM is installed in, for --backend vllm.",
+        ),
+    ] = None,
+    engine_args: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="More arguments for every server that is started, in one text."
         ),
     ] = None,
     device: Device = None,

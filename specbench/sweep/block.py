@@ -46,9 +46,20 @@ class BlockRunner:
         self.numbers = numbers
         self.limits = limits_of(config, backend)
 
-    def run(self, cells: Sequence[Cell], requests: Sequence[Request]) -> None:
-        """Measure what is not done yet, then fill in what needs both baselines."""
-        left = [cell for cell in cells if cell.cell_id not in self.writer.done]
+    def run(
+        self,
+        cells: Sequence[Cell],
+        requests: Sequence[Request],
+        turn: Sequence[Cell] | None = None,
+    ) -> None:
+        """Measure what is not done yet, then fill in what needs both baselines.
+
+        Args:
+            cells: of the whole block.
+            requests: the block's prompts.
+            turn: the cells whose turn it is, if not all: an engine may want other blocks' between.
+        """
+        left = [cell for cell in turn or cells if cell.cell_id not in self.writer.done]
         try:
             broken = self._begin(requests, left)
             for cell in left:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -53,6 +54,8 @@ OPTION_FIELDS = {
     "max-new-tokens": "max_new_tokens",
     "repeats": "repeats",
     "backend": "backends",
+    "engine-python": "engine_python",
+    "engine-args": "engine_args",
     "device": "device",
     "dtype": "dtype",
     "attention": "attention",
@@ -69,8 +72,12 @@ OPTION_FIELDS = {
 """Option (and TOML key) -> field of :class:`SweepConfig`."""
 
 _FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
-_NOT_MEASUREMENT = {"out", "resume", "retry_failed"}
-_CAME_LATER = {"cuda_graph": True, "compile": False, "request_rates": [], "served_as": None}
+_NOT_MEASUREMENT = {"engine_python", "out", "resume", "retry_failed"}
+_CAME_LATER: dict[str, Any] = {
+    **{"cuda_graph": True, "compile": False, "context_lengths": None},
+    **{"request_rates": None, "served_as": None, "engine_args": None},
+}
+"""Fields and their defaults, which older versions did not have."""
 
 _Item = TypeVar("_Item")
 
@@ -98,6 +105,8 @@ class SweepConfig(BaseModel):
     max_new_tokens: int = DEFAULT_SWEEP["max_new_tokens"]
     repeats: int = DEFAULT_SWEEP["repeats"]
     backends: list[str] = DEFAULT_SWEEP["backends"]
+    engine_python: str | None = None  # of the environment of an engine that is started
+    engine_args: str | None = None  # more words of its command
     device: str = "auto"
     dtype: str = "auto"
     attention: str = "auto"
@@ -269,6 +278,21 @@ class SweepConfig(BaseModel):
     @classmethod
     def _out(cls, value: Any) -> Path | None:
         return None if value is None else Path(_text(str(value), "out")).expanduser()
+
+    @field_validator("engine_python", mode="before")
+    @classmethod
+    def _engine_python(cls, value: Any) -> str | None:
+        return None if value is None else str(Path(_text(value, "engine_python")).expanduser())
+
+    @field_validator("engine_args", mode="before")
+    @classmethod
+    def _engine_args(cls, value: Any) -> str | None:
+        if value is None:
+            return None
+        try:
+            return shlex.join(shlex.split(_text(value, "engine_args")))
+        except ValueError as error:  # a quote that is not closed
+            raise _wrong("engine_args", value, f"words as in a shell ({error})") from None
 
     @field_validator("ignore_eos", "cuda_graph", "compile", "resume", "retry_failed", mode="before")
     @classmethod

@@ -23,6 +23,9 @@ from specbench.sweep.config import SweepConfig
 REFERENCES = "references"
 """The folder of recorded greedy outputs; see ``sweep.requests``."""
 
+LOGS = "logs"
+"""The folder of what servers print that were started for the run."""
+
 _WAY_OUT = "Choose another folder with --out, or delete this one"
 
 

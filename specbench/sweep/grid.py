@@ -40,7 +40,8 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
     def blocks(self) -> Iterator[tuple[Block, list[Cell]]]:
-        """Cells grouped by what shares their baselines, in order."""
+        """Consecutive cells that share their baselines, in order; an engine that has its cells
+        arranged otherwise may have several such groups of one block."""
         for block, cells in itertools.groupby(self.cells, key=lambda cell: cell.block):
             yield block, list(cells)
 
@@ -87,7 +88,7 @@ def plan(
         SpecbenchError: a drafter SPEC can't be right, or no cell remains.
     """
     engines = engines or {text: make_backend(text) for text in config.backends}
-    if any(engine.in_process for engine in engines.values()):
+    if any(engine.told is None for engine in engines.values()):
         checked_specs(config)
     prompts = dict(tasks) if tasks is not None else _count_prompts(config)
     contexts: Sequence[int | None] = config.context_lengths or [None]
@@ -129,6 +130,11 @@ def plan(
         plain = Cell(drafter=BASELINE_DRAFTER, gamma=0, **shared)
         if block or not engine.speculates:
             cells += _in_order(block, plain, with_plain=engine.decodes_plainly)
+    cells = [
+        cell
+        for backend, engine in engines.items()
+        for cell in engine.arranged([one for one in cells if one.backend == backend])
+    ]
     notes = [
         f"{task}: {prompts[task]} prompts for {batch_size} slots are asked in turn, "
         f"{num_requests(prompts[task], batch_size)} requests in all"

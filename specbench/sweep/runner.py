@@ -9,6 +9,7 @@ measurement.
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from specbench.records.store import RunWriter
 from specbench.sweep.block import BlockRunner
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.folder import (
+    LOGS,
     is_complete,
     opened,
     refuse_another_run,
@@ -52,7 +54,7 @@ def run(config: SweepConfig, report: Reporter) -> Path:
     threads = machine.set_threads(config.threads)
     engines = {text: make_backend(text) for text in config.backends}
     config = with_told(config, engines)
-    if any(engine.in_process for engine in engines.values()):
+    if any(engine.told is None for engine in engines.values()):
         checked_specs(config)
     workloads = load_workloads(config)
     counts = {workload.name: len(workload.prompts) for workload in workloads}
@@ -109,18 +111,20 @@ def _measure(
     _say_what_spoils(backend.device, writer, report)
     numbers = {cell.cell_id: index for index, cell in enumerate(grid.cells, 1)}
     kind = BlockRunner if backend.in_process else ServedBlockRunner
-    for block, block_cells in Plan(list(cells)).blocks():
+    for block, turn in Plan(list(cells)).blocks():
         runner = kind(config, backend, writer, report, numbers)
-        if all(cell.cell_id in writer.done for cell in block_cells):
+        block_cells = [cell for cell in cells if cell.block == block]
+        if all(cell.cell_id in writer.done for cell in turn):
             runner.settle(block_cells)  # a kill may have come between its last cell and this
             continue
         report.block_started(block)
         first = block_cells[0]
         requests = maker.of(by_name[first.task], first.context_length)
-        runner.run(block_cells, for_batch(requests, first.batch_size))
+        runner.run(block_cells, for_batch(requests, first.batch_size), turn)
         if backend.captured != writer.manifest.captured:  # known from the first warm-up on
             writer.manifest.captured = backend.captured
             writer.write_manifest()
+    writer.manifest.servers = {**writer.manifest.servers, **backend.server_facts}
     writer.manifest.finished = provenance.utc_now()
     writer.write_manifest()
 
@@ -148,6 +152,9 @@ def engine_options(config: SweepConfig) -> EngineOptions:
         config.dtype,
         config.attention,
         ignore_eos=config.ignore_eos,
+        engine_python=config.engine_python,
+        engine_args=tuple(shlex.split(config.engine_args or "")),
+        logs=config.folder / LOGS,
         cuda_graph=config.cuda_graph,
         compile=config.compile,
     )

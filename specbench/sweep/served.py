@@ -35,7 +35,12 @@ class ServedBlockRunner(BlockRunner):
         lossless, sentences = _verdict(cell, generation.requests, plain)
         fields["warnings"] = [*fields["warnings"], *generation.notes, *sentences]
         return CellRecord.of(
-            cell, imported_from=server["kind"], server=server, lossless=lossless, **fields
+            cell,
+            imported_from=server["kind"],
+            server=server,
+            lossless=lossless,
+            draft_sampling=self.backend.draft_sampling(cell),
+            **fields,
         )
 
     def _derived(self, cell: Cell, old: CellRecord, baselines: Sequence[Served]) -> dict[str, Any]:

@@ -19,10 +19,10 @@ def with_told(config: SweepConfig, engines: Mapping[str, Backend]) -> SweepConfi
     Raises:
         SpecbenchError: a server does not answer, or neither it nor the user tells.
     """
-    servers = {text: engine for text, engine in engines.items() if not engine.in_process}
+    servers = {text: told for text, engine in engines.items() if (told := engine.told) is not None}
     if not servers:
         return config
-    drafting = {text: engine.told for text, engine in servers.items() if engine.speculates}
+    drafting = {text: told for text, told in servers.items() if engines[text].speculates}
     update: dict[str, Any] = {}
     if config.target is None:
         if len(servers) < len(engines):
@@ -30,7 +30,7 @@ def with_told(config: SweepConfig, engines: Mapping[str, Backend]) -> SweepConfi
                 "a server beside another engine needs the target's name",
                 "Give --target, so that all get the same prompts",
             )
-        update["served_as"] = next(iter(servers.values())).told["target"]
+        update["served_as"] = next(iter(servers.values()))["target"]
     for option, field in (("gamma", "gammas"), ("drafter", "drafters")):
         told = {text: facts[option] for text, facts in drafting.items()}
         values = _settled(option, told, getattr(config, field), field in config.model_fields_set)

@@ -1,0 +1,155 @@
+"""From a drafter's SPEC to vLLM's ``--speculative-config``, and what an installed vLLM has.
+
+Source: vLLM's ``config/speculative.py`` (0.32).
+
+>>> from specbench.drafters.spec import parse_spec
+>>> Options.of(parse_spec("ngram,match=first,max=4"), 2, samples=False).config
+{'method': 'ngram', 'num_speculative_tokens': 2, 'prompt_lookup_min': 1, 'prompt_lookup_max': 4}
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from specbench.drafters.spec import DrafterSpec
+from specbench.errors import SpecbenchError
+
+METHODS = {
+    "ngram": "ngram",
+    "model": "draft_model",
+    "eagle": "eagle",
+    "eagle3": "eagle3",
+    "medusa": "medusa",
+    "suffix": "suffix",
+    "mtp": "mtp",
+}
+"""Kind of a SPEC -> what vLLM calls it."""
+
+WITH_WEIGHTS = frozenset({"model", "eagle", "eagle3", "medusa"})
+SAMPLING = frozenset({"model", "eagle", "eagle3", "mtp"})
+"""Kinds whose drafts can be drawn from the drafter's distribution."""
+
+_PROBE = """
+import importlib.metadata, importlib.util, json, pathlib, sys
+found = importlib.util.find_spec("vllm")
+if found is None or not found.submodule_search_locations:
+    sys.exit("no vllm")
+names = importlib.metadata.packages_distributions().get("vllm", [])
+version = next((importlib.metadata.version(name) for name in names), None)
+root = pathlib.Path(found.submodule_search_locations[0])
+places = [root / "config" / "speculative.py", root / "config" / "__init__.py", root / "config.py"]
+text = "".join(place.read_text() for place in places if place.is_file())
+print(json.dumps({"version": version, "packages": names, "source": text}))
+"""
+"""Asks an interpreter for its vLLM without importing it, which takes many seconds."""
+_PROBE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A vLLM in an environment of its own.
+
+    Attributes:
+        python: the interpreter.
+        version: of the package.
+        source: the text of its speculative configuration, which names every method it has.
+    """
+
+    python: str
+    version: str | None
+    source: str
+
+    @classmethod
+    def find(cls, python: str) -> Installed:
+        """Look for vLLM in an environment.
+
+        Raises:
+            SpecbenchError: no such interpreter, or no vLLM in it.
+        """
+        try:
+            answer = subprocess.run(
+                [python, "-c", _PROBE],
+                capture_output=True,
+                text=True,
+                timeout=_PROBE_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SpecbenchError(f"--engine-python {python} can't be run: {error}", _HINT) from None
+        if answer.returncode:
+            last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            raise SpecbenchError(f"there is no vLLM for {python} ({last})", _HINT)
+        found = json.loads(answer.stdout.splitlines()[-1])
+        return cls(python, found["version"], found["source"])
+
+    def lacks(self, kind: str) -> str | None:
+        """Why it can't draft with a kind of drafter; None if it can."""
+        method = METHODS[kind]
+        has = f'"{method}"' in self.source
+        if method == "draft_model" and "draft model is not" in self.source:
+            has = False  # named and refused, as in 0.13.0
+        if has:
+            return None
+        return f"vLLM {self.version} in {self.python} has no {method}; 0.32.0 has"
+
+    @property
+    def can_sample_drafts(self) -> bool:
+        """Whether its drafter can be told to draw from its distribution."""
+        return "draft_sample_method" in self.source
+
+
+@dataclass(frozen=True)
+class Options:
+    """How vLLM is told to draft.
+
+    Attributes:
+        config: the JSON of ``--speculative-config``.
+        samples: drafts are drawn from the drafter's distribution, else they are its likeliest.
+    """
+
+    config: dict[str, Any]
+    samples: bool
+
+    @classmethod
+    def of(
+        cls, spec: DrafterSpec, gamma: int, *, samples: bool, weights: str | None = None
+    ) -> Options:
+        """Options of a SPEC that :func:`refusal` has nothing against.
+
+        Args:
+            samples: temperature is above 0 and the engine can sample drafts.
+            weights: folder or hub name of the drafter's weights.
+        """
+        config: dict[str, Any] = {"method": METHODS[spec.kind], "num_speculative_tokens": gamma}
+        if spec.kind == "ngram":
+            config["prompt_lookup_min"] = spec.integer("min", 1)
+            config["prompt_lookup_max"] = spec.integer("max", 3)
+        if weights is not None:
+            config["model"] = weights
+        samples = samples and spec.kind in SAMPLING
+        if samples:
+            config["draft_sample_method"] = "probabilistic"
+        return cls(config, samples)
+
+
+def refusal(spec: DrafterSpec) -> str | None:
+    """Why no vLLM drafts as a SPEC says; None if one does."""
+    if spec.kind not in METHODS:
+        return f"vLLM has no {spec.kind} drafter"
+    if spec.options.get("gamma") == "auto" or spec.options.get("tree", "chain") != "chain":
+        return f"vLLM drafts chains of a fixed length, not {spec.text}"
+    if spec.kind == "ngram" and spec.options.get("match", "recent") != "first":
+        return "vLLM's prompt lookup takes the first match: write ngram,match=first"
+    taken = {"ngram": {"min", "max", "match"}}.get(spec.kind, set())
+    unknown = sorted(spec.options.keys() - taken - {"tree"})
+    if unknown:
+        return f"vLLM's {spec.kind} has no option {unknown[0]}"
+    if spec.kind in WITH_WEIGHTS - {"model"} and spec.argument is None:
+        return f"the {spec.kind} that comes with specbench is not in vLLM's format: name another"
+    return None
+
+
+_HINT = "Name the python of an environment with vLLM: --engine-python PATH"
