@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specbench.backends._served import STOPS_OF_ITS_OWN, UNLIMITED, ServedBackend, seconds_of
+from specbench.backends._vllm_export import for_vllm
 from specbench.backends._vllm_options import (
     SAMPLING,
     WITH_WEIGHTS,
@@ -134,7 +135,8 @@ class VllmBackend(ServedBackend):
                         f"Write {spec.kind}:NAME",
                     )
                 source = self._weights(name or str(shipped(spec.kind)), self._progress)
-                self._drafters[text] = str(source.path)
+                exported = for_vllm(source) if spec.kind == "model" else source.path
+                self._drafters[text] = str(exported)
                 self.drafter_facts[text] = dict(source.provenance)
 
     @property
