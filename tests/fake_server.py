@@ -175,6 +175,9 @@ class FakeServer:
                 handler.send_error(404)
             return
         body = json.loads(content)
+        if set("@/\\\0") & set(body.get("cache_salt", "")):  # as vLLM 0.32 does
+            send_json(handler, {"error": {"message": "cache_salt must not contain ..."}}, 400)
+            return
         measured = body["max_tokens"] != WARM_UP_TOKENS
         with self._lock:
             self.bodies.append(body)

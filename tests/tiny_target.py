@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.unit.weights.tiny import CHAT_TEMPLATE, write_folder
+from tests.unit.weights.tiny import CHAT_TEMPLATE, HEADS, HIDDEN, write_folder
 
 CONTEXT = 512
 _SPREAD = 0.2  # smaller and a token repeats itself for ever, larger and nothing ever repeats
@@ -22,13 +22,18 @@ PROMPTS = (
 
 
 def write_target(
-    folder: Path, *, dtype: str = "float32", chat: bool = False, seed: int = 1
+    folder: Path,
+    *,
+    dtype: str = "float32",
+    chat: bool = False,
+    seed: int = 1,
+    head_size: int = HIDDEN // HEADS,
 ) -> Path:
     """Write a model folder: 2 layers, 259 tokens (one per byte), ``<|im_end|>`` stops."""
     import torch
     from safetensors.torch import load_file, save_file
 
-    write_folder(folder, dtype, max_position_embeddings=CONTEXT)
+    write_folder(folder, dtype, head_size, max_position_embeddings=CONTEXT)
     file = folder / "model.safetensors"
     random = torch.Generator().manual_seed(seed)
     weights = {

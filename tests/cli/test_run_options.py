@@ -31,7 +31,8 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "--target Qwen/Qwen3-0.6B --drafter ngram,max=3 --drafter early-exit:4 --gamma 1,2 "
         "--gamma 8 --temperature 0,0.7 --top-k 40 --top-p 0.9 --batch-size 1,4 --prompts 12 "
         "--max-new-tokens 64 --request-rate 2,4.5 --context-length 512,64 --repeats 2 "
-        "--backend native --device cpu --dtype bf16 --attention eager --threads 2 "
+        "--backend native --engine-python ~/vllm/bin/python --engine-args=--enforce-eager "
+        "--device cpu --dtype bf16 --attention eager --threads 2 "
         "--no-cuda-graph --compile --seed 7 --ignore-eos --prompt-source offline "
         f"--out runs/x --resume --retry-failed --task code,{prompts}"
     )
@@ -52,6 +53,8 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "max_new_tokens": 64,
         "repeats": 2,
         "backends": ["native"],
+        "engine_python": str(Path("~/vllm/bin/python").expanduser()),
+        "engine_args": "--enforce-eager",
         "device": "cpu",
         "dtype": "bfloat16",
         "attention": "eager",

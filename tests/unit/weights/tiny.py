@@ -107,7 +107,9 @@ def write_wheel(folder: Path, member_file: Path, padding_bytes: int = 0) -> Path
     return wheel
 
 
-def write_folder(folder: Path, dtype: str | None = "float32", **config: object) -> Path:
+def write_folder(
+    folder: Path, dtype: str | None = "float32", head_size: int = HIDDEN // HEADS, **config: object
+) -> Path:
     """Write a tiny random Llama in Hugging Face format, with a byte-level tokenizer."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -129,6 +131,7 @@ def write_folder(folder: Path, dtype: str | None = "float32", **config: object) 
             num_hidden_layers=LAYERS,
             num_attention_heads=HEADS,
             num_key_value_heads=KEY_VALUE_HEADS,
+            head_dim=head_size,
             max_position_embeddings=CONTEXT,
             tie_word_embeddings=True,
         )
