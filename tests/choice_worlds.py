@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from specbench.analysis.acceptance import Acceptance
-from specbench.analysis.evidence import Evidence, TokenSums
-from specbench.analysis.fit import GammaFit, GroupFit, GroupKey, Setting
-from specbench.analysis.model import RoundModel, RoundShape
+from specbench.analysis.acceptance.verdict import Acceptance
+from specbench.analysis.fitted import GammaFit, GroupFit
+from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.recommending.candidates import Candidate, field_of
 from specbench.analysis.recommending.choice import choose
 from specbench.analysis.recommending.speeds import speeds_of
+from specbench.analysis.rounds.evidence import Evidence, TokenSums
+from specbench.analysis.rounds.model import RoundModel, RoundShape
 from specbench.theory.acceptance import Counts, Iid, Sample
 from specbench.theory.iid_test import IidTest
 from specbench.theory.round_lines import RoundTimes, StepTimes

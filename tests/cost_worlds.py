@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specbench.analysis.evidence import Evidence, TokenSums
+from specbench.analysis.rounds.evidence import Evidence, TokenSums
 from specbench.theory.acceptance import Sample
 from specbench.theory.round_lines import RoundTimes, StepTimes
 

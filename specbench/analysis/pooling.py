@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specbench.analysis.names import engine_label, load_column, load_label
+from specbench.analysis.shown.names import engine_label, load_column, load_label
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns

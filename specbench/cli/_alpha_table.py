@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.names import counted, short_names
-from specbench.analysis.tracing import by_text
+from specbench.analysis.acceptance.tracing import by_text
+from specbench.analysis.shown.names import counted, short_names
 from specbench.cli._output import beside_label, number, print_table, with_interval
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.names import short_names
+from specbench.analysis.shown.names import short_names
 from specbench.cli._output import (
     SYNTHETIC_NOTE,
     OutputFormat,
@@ -21,7 +21,7 @@ from specbench.cli._output import (
 from specbench.records.spec_text import is_synthetic
 
 if TYPE_CHECKING:
-    from specbench.analysis.conventions import ConventionRow, Value
+    from specbench.analysis.others.conventions import ConventionRow, Value
 
 _LABEL_WIDTH = 13
 _PER_LINE = 8

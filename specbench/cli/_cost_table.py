@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from specbench.cli._output import beside_label, number, print_table, wrapped
 
 if TYPE_CHECKING:
-    from specbench.analysis.fit import GroupFit
+    from specbench.analysis.fitted import GroupFit
     from specbench.theory.cost_model import CostFit, Estimate
 
 _COSTS = ("drafter", "T", "B", "", "d0", "c", "v0", "w", "o", "v <", "v >")

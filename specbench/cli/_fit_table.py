@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.fit import DIVERGED
-from specbench.analysis.folding import fold_acceptance, fold_gaps
-from specbench.analysis.names import gamma_label, short_names, some
-from specbench.analysis.prediction import accuracy
+from specbench.analysis.pooling import DIVERGED
+from specbench.analysis.prediction.held_out import accuracy
+from specbench.analysis.shown.folding import fold_acceptance, fold_gaps
+from specbench.analysis.shown.names import gamma_label, short_names, some
 from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
     SYNTHETIC_NOTE,
@@ -31,8 +31,8 @@ from specbench.cli._output import (
 from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
 
 if TYPE_CHECKING:
-    from specbench.analysis.fit import GammaFit, GroupFit, RunFit
-    from specbench.analysis.folding import Folded
+    from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
+    from specbench.analysis.shown.folding import Folded
 
 _FITTED = ("drafter", "T", "B", "α (95%)", "c (95%)", "v", "o", "noise")
 _COMPARED = (

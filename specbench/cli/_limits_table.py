@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.formats import MISSING, span
-from specbench.analysis.names import gamma_label, short_names
+from specbench.analysis.shown.formats import MISSING, span
+from specbench.analysis.shown.names import gamma_label, short_names
 from specbench.cli._machine_table import machine_document, machine_sentences, print_machine
 from specbench.cli._output import beside_label, number, print_table, wrapped
 
 if TYPE_CHECKING:
-    from specbench.analysis.limits import DraftingLimit, Limits, StepLimit, VerifyLimit
+    from specbench.analysis.machine.limits import DraftingLimit, Limits, StepLimit, VerifyLimit
 
 _STEPS = ("task", "T", "B", "step ms", "bytes ms", "of step", "operations ms", "of step")
 _VERIFY = ("B", "γ", "tokens", "v measured", "lowest–highest", "roofline v")

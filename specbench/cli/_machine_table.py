@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.formats import MISSING, span
-from specbench.analysis.machine_columns import known_columns
-from specbench.analysis.names import short_names
+from specbench.analysis.machine.columns import known_columns
+from specbench.analysis.shown.formats import MISSING, span
+from specbench.analysis.shown.names import short_names
 from specbench.cli._output import beside_label, print_table
 from specbench.records.schema import BASELINE_DRAFTER
 
 if TYPE_CHECKING:
-    from specbench.analysis.machine import MachineUse
+    from specbench.analysis.machine.measured import MachineUse
 
 _LABEL_WIDTH = 14
 _KEYS = ("drafter", "T", "B", "γ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from specbench.analysis.names import counted
+from specbench.analysis.shown.names import counted
 from specbench.cli._output import OutputFormat, print_csv, print_json
 from specbench.theory import closed_form
 from specbench.theory.closed_form import CurvePoint, Shift

@@ -11,7 +11,7 @@ from specbench.analysis.recommending.output_length import whole_tokens
 from specbench.cli._output import beside_label, number, print_table, printable, wrapped
 
 if TYPE_CHECKING:
-    from specbench.analysis.memory import Memory
+    from specbench.analysis.machine.memory import Memory
     from specbench.analysis.recommending import Answer, Decision, Schedule
     from specbench.analysis.recommending.serving import Line
 

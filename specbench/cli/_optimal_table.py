@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from specbench.analysis.names import gamma_label, printable, short_names
+from specbench.analysis.shown.names import gamma_label, printable, short_names
 from specbench.cli._given_alpha_table import print_given_alphas
 from specbench.cli._optimal_server import print_server
 from specbench.cli._output import (

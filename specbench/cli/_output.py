@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
-from specbench.analysis.formats import FORM_MARKS as FORM_MARKS
-from specbench.analysis.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
-from specbench.analysis.formats import alpha_mark as alpha_mark
-from specbench.analysis.formats import form_notes as form_notes
-from specbench.analysis.formats import number as number
-from specbench.analysis.formats import percent as percent
-from specbench.analysis.formats import with_interval as with_interval
-from specbench.analysis.names import broken, cut_in_middle
-from specbench.analysis.names import printable as printable
+from specbench.analysis.shown.formats import FORM_MARKS as FORM_MARKS
+from specbench.analysis.shown.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
+from specbench.analysis.shown.formats import alpha_mark as alpha_mark
+from specbench.analysis.shown.formats import form_notes as form_notes
+from specbench.analysis.shown.formats import number as number
+from specbench.analysis.shown.formats import percent as percent
+from specbench.analysis.shown.formats import with_interval as with_interval
+from specbench.analysis.shown.names import broken, cut_in_middle
+from specbench.analysis.shown.names import printable as printable
 from specbench.errors import SpecbenchError
 
 _WIDTH, _WIDEST = 80, 400

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.names import broken, counted, engine_label, load_label
+from specbench.analysis.shown.names import broken, counted, engine_label, load_label
 
 if TYPE_CHECKING:
     from specbench.records.schema import Cell

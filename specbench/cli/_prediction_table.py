@@ -8,13 +8,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.names import printable
-from specbench.analysis.prediction import WIDE
+from specbench.analysis.prediction.held_out import WIDE
+from specbench.analysis.shown.names import printable
 from specbench.cli._output import beside_label, number, percent, print_table, with_interval
 
 if TYPE_CHECKING:
-    from specbench.analysis.fit import GroupFit
-    from specbench.analysis.prediction import Errors, HeldOut, Prediction
+    from specbench.analysis.fitted import GroupFit
+    from specbench.analysis.prediction.held_out import Errors, HeldOut, Prediction
 
 _PREDICTED = (
     *("drafter", "T", "B", "γ", "speedup"),

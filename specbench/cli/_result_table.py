@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specbench.analysis.names import broken, counted, gamma_label, short_names
+from specbench.analysis.shown.names import broken, counted, gamma_label, short_names
 from specbench.cli._output import (
     FORM_MARKS,
     SYNTHETIC_NOTE,

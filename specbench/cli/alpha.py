@@ -111,9 +111,9 @@ def alpha(
     else:
         folder = Path(run)
 
+    from specbench.analysis.acceptance.replayed import Traces
+    from specbench.analysis.acceptance.tracing import trace_document, trace_rows, traces_of
     from specbench.analysis.pooling import RawTables
-    from specbench.analysis.replayed import Traces
-    from specbench.analysis.tracing import trace_document, trace_rows, traces_of
     from specbench.cli._alpha_table import print_traces
     from specbench.records.store import load_run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from specbench.analysis.names import counted, cut_in_middle, printable, with_gamma
+from specbench.analysis.shown.names import counted, cut_in_middle, printable, with_gamma
 from specbench.cli._plan_text import block_title, duration
 from specbench.weights.progress import Progress as StepProgress
 from specbench.weights.progress import TerminalProgress

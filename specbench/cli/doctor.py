@@ -84,7 +84,7 @@ def _lines(findings: Iterator[Finding]) -> Iterator[str]:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    from specbench.analysis.names import printable
+    from specbench.analysis.shown.names import printable
 
     head = f"  {finding.verdict:<6}{finding.name:<{_NAME_WIDTH}} "
     lines = _wrapped(printable(finding.value), head)
@@ -105,7 +105,7 @@ def _wrapped(text: str, head: str) -> list[str]:
 
 def _closing(found: list[Finding]) -> list[str]:
     """Whether ``specbench run`` works here; what fails is told again, for it is far up by now."""
-    from specbench.analysis.names import counted, printable
+    from specbench.analysis.shown.names import counted, printable
 
     warnings = sum(finding.verdict == "warn" for finding in found)
     failures = [finding for finding in found if finding.verdict == "fail"]

@@ -18,7 +18,7 @@ from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print
 from specbench.errors import SpecbenchError
 
 if TYPE_CHECKING:
-    from specbench.analysis.fit import RunFit
+    from specbench.analysis.fitted import RunFit
     from specbench.records.reading import Run
 
 
@@ -90,9 +90,9 @@ def fit(
         _report(run, convention, chosen)
         return
 
-    from specbench.analysis.documents import fit_document, fit_rows
     from specbench.analysis.fit import fit_run
-    from specbench.analysis.limits import limits_of
+    from specbench.analysis.machine.limits import limits_of
+    from specbench.analysis.shown.documents import fit_document, fit_rows
     from specbench.cli._fit_table import print_fit
     from specbench.cli._limits_table import limits_document, print_limits
     from specbench.records.store import load_run
@@ -121,7 +121,7 @@ def _check_claims(run: Run, fitted: RunFit, chosen: OutputFormat, detail: bool) 
 
 
 def _report(run: Path, convention: str, chosen: OutputFormat) -> None:
-    from specbench.analysis import conventions
+    from specbench.analysis.others import conventions
     from specbench.cli._convention_table import print_convention
     from specbench.records.store import load_run
 

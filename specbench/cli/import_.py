@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from specbench.analysis.names import counted
+from specbench.analysis.shown.names import counted
 from specbench.cli._output import print_notes, printable
 from specbench.errors import SpecbenchError
 

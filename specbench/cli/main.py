@@ -32,7 +32,7 @@ from typing import Annotated, Any
 
 import typer
 
-from specbench.analysis.names import printable
+from specbench.analysis.shown.names import printable
 from specbench.errors import SpecbenchError
 
 COMMAND_ORDER = (

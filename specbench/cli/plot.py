@@ -71,8 +71,8 @@ def plot(
     processes = DrawingProcesses(len(names))  # they get ready while the rest is read
 
     from specbench.analysis.fit import fit_run
-    from specbench.analysis.frame import points_frame, published_frame
-    from specbench.analysis.more_frames import forwards_frame, positions_frame
+    from specbench.analysis.shown.frame import points_frame, published_frame
+    from specbench.analysis.shown.more_frames import forwards_frame, positions_frame
     from specbench.cli._output import print_notes
 
     fits = [fit_run(loaded) for loaded in runs]

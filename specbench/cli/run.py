@@ -179,7 +179,7 @@ _NOT_SWEEP_OPTIONS = {"config", "dry_run"}
 
 def _print_plan(sweep: SweepConfig) -> None:
     """Print the cells and, for a target that is on this machine, how long they may take."""
-    from specbench.analysis.names import printable
+    from specbench.analysis.shown.names import printable
     from specbench.backends.base import make_backend
     from specbench.cli._plan_text import estimate_lines, plan_lines
     from specbench.measure.bandwidth import copy_bandwidth
@@ -221,7 +221,7 @@ def _weight_bytes_here(target: str | None, dtype: str = "auto") -> int | None:
 
 
 def _measure(sweep: SweepConfig) -> None:
-    from specbench.analysis.names import printable
+    from specbench.analysis.shown.names import printable
     from specbench.cli._result_table import next_commands, result_lines, warning_lines
     from specbench.cli.console import reporter_for_terminal
     from specbench.records.store import load_run

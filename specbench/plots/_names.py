@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib import font_manager
 
-from specbench.analysis.names import cut_in_middle, printable, short_names
+from specbench.analysis.shown.names import cut_in_middle, printable, short_names
 
 if TYPE_CHECKING:
     import pandas as pd

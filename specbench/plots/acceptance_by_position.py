@@ -34,7 +34,7 @@ def draw(positions: pd.DataFrame) -> Figure:
     """Draw acceptance over positions.
 
     Args:
-        positions: a frame as :func:`specbench.analysis.more_frames.positions_frame` gives it.
+        positions: a frame as :func:`specbench.analysis.shown.more_frames.positions_frame` gives it.
 
     Raises:
         SpecbenchError: there is no chain of which a token was evaluated.

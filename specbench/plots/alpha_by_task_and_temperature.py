@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator
 
-from specbench.analysis.names import cut_in_middle
+from specbench.analysis.shown.names import cut_in_middle
 from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.plots._settings import by_series
@@ -34,7 +34,7 @@ def draw(points: pd.DataFrame) -> Figure:
     """Draw alpha over tasks.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
         SpecbenchError: no row has an alpha that was measured, or none of them is a chain.

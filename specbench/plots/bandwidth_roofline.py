@@ -44,7 +44,7 @@ def draw(forwards: pd.DataFrame) -> Figure:
     """Draw measured forwards above the roofline.
 
     Args:
-        forwards: a frame as :func:`specbench.analysis.more_frames.forwards_frame` gives it.
+        forwards: a frame as :func:`specbench.analysis.shown.more_frames.forwards_frame` gives it.
 
     Raises:
         SpecbenchError: no cell has a timed forward with everything that the roofline needs.

@@ -20,8 +20,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from specbench import registry
-from specbench.analysis.formats import SYNTHETIC_MARK, SYNTHETIC_NOTE
-from specbench.analysis.names import broken, counted, short_names
+from specbench.analysis.shown.formats import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from specbench.analysis.shown.names import broken, counted, short_names
 from specbench.errors import SpecbenchError
 from specbench.plots._names import readable
 

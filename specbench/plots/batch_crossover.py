@@ -32,7 +32,7 @@ def draw(points: pd.DataFrame) -> Figure:
     """Draw the best speedup of each drafter over batch size.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
         SpecbenchError: no row has a measured speedup, or all have one batch size.

@@ -3,7 +3,8 @@
 One panel per drafter and setting. The line at 0 is the closed form. What lowers the speedup hangs
 below it, what raises it stands above, and both together end at the measured speedup, the mark with
 its interval. Terms are parts of log(measured / closed form), so that they add up: -0.10 is 10% less
-for small terms. :mod:`specbench.analysis.gap` says what each of them replaces, and in which order.
+for small terms. :mod:`specbench.analysis.rounds.gap` says what each of them replaces, and in which
+order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from specbench.analysis.gap import TERMS
+from specbench.analysis.rounds.gap import TERMS
 from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.plots._settings import by_setting, setting_title
@@ -34,7 +35,7 @@ def draw(points: pd.DataFrame) -> Figure:
     """Draw the terms of every gamma's gap.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
         SpecbenchError: no row has a measured alpha and speedup, or none a closed form.

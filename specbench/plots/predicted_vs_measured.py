@@ -29,7 +29,7 @@ def draw(points: pd.DataFrame) -> Figure:
     """Draw predictions of gammas left out over what was measured there.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
         SpecbenchError: no row has a measured alpha and speedup, or none was predicted.

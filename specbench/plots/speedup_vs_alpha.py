@@ -41,8 +41,8 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     """Draw theory and measurement over alpha.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
-        published: a frame as :func:`specbench.analysis.frame.published_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
+        published: a frame as :func:`specbench.analysis.shown.frame.published_frame` gives it.
 
     Raises:
         SpecbenchError: no row has a measured alpha and speedup, or none of them is a chain.

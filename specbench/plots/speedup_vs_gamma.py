@@ -35,7 +35,7 @@ def draw(points: pd.DataFrame) -> Figure:
     """Draw theory and measurement over gamma.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
         SpecbenchError: no row has a measured alpha and speedup.

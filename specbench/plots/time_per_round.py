@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from specbench.analysis.names import cut_in_middle, with_gamma
+from specbench.analysis.shown.names import cut_in_middle, with_gamma
 from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.plots._settings import panels_by_setting
@@ -40,7 +40,7 @@ def draw(points: pd.DataFrame) -> Figure:
     """Draw the parts of a round.
 
     Args:
-        points: a frame as :func:`specbench.analysis.frame.points_frame` gives it.
+        points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
         SpecbenchError: no row has round times in units of a baseline's step.

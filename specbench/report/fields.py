@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from specbench.analysis.fit import DIVERGED, GammaFit, GroupFit, Setting
-from specbench.analysis.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
-from specbench.analysis.names import gamma_label, load_label
+from specbench.analysis.fitted import GammaFit, GroupFit
+from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.shown.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
+from specbench.analysis.shown.names import gamma_label, load_label
 from specbench.records.schema import DraftForm
 from specbench.report.parts import Field, Measured
 

@@ -11,16 +11,17 @@ from functools import cached_property
 
 import pandas as pd
 
-from specbench.analysis.checking import Violations, violations
+from specbench.analysis.checking.violations import Violations, violations
 from specbench.analysis.claims import Checked, check_claims
-from specbench.analysis.fit import GroupFit, RunFit, Setting, fit_run
-from specbench.analysis.folding import Folded
-from specbench.analysis.frame import points_frame
-from specbench.analysis.limits import Limits, limits_of
-from specbench.analysis.more_frames import forwards_frame, positions_frame
-from specbench.analysis.names import short_names
-from specbench.analysis.pooling import RawTables
+from specbench.analysis.fit import fit_run
+from specbench.analysis.fitted import GroupFit, RunFit
+from specbench.analysis.machine.limits import Limits, limits_of
+from specbench.analysis.pooling import RawTables, Setting
 from specbench.analysis.recommending import Answer, recommend
+from specbench.analysis.shown.folding import Folded
+from specbench.analysis.shown.frame import points_frame
+from specbench.analysis.shown.more_frames import forwards_frame, positions_frame
+from specbench.analysis.shown.names import short_names
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord

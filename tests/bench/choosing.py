@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from specbench.analysis.acceptance import model_for
+from specbench.analysis.acceptance.verdict import model_for
 from specbench.analysis.recommending.choice import preferred
 from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks
 

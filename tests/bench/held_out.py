@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from specbench.analysis.prediction import HeldOut, predict
+from specbench.analysis.prediction.held_out import HeldOut, predict
 from specbench.theory.cost_model import fit_costs
 from tests.acceptance_worlds import beta_prompts, beta_rounds, decaying, iid, independent_rounds
 from tests.cost_worlds import World

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specbench.analysis.formats import number
+from specbench.analysis.shown.formats import number
 from tests.simulate import SimulatedDrafter, simulate_run
 
 Command = Callable[..., Any]

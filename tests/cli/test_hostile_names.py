@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from specbench.analysis.names import printable
+from specbench.analysis.shown.names import printable
 from tests.simulate import SimulatedDrafter, simulate_run
 
 Command = Callable[..., Any]

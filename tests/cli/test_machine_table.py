@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from specbench.analysis.machine import MachineUse
+from specbench.analysis.machine.measured import MachineUse
 from specbench.cli._machine_table import machine_document, machine_sentences, print_machine
 
 PLAIN = MachineUse(0.0, 1, "none", 0, 0.82, 0.80, 0.004, 1.6e10, 410.0, None, 1.234, 0.001)

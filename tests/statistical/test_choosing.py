@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specbench.analysis.acceptance import model_for
+from specbench.analysis.acceptance.verdict import model_for
 from specbench.analysis.recommending.choice import preferred
 from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks
 

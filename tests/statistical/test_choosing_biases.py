@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbench.analysis.acceptance import model_for
+from specbench.analysis.acceptance.verdict import model_for
 from specbench.analysis.recommending.clock import LineClock
 from specbench.analysis.recommending.speeds import speeds_of
 from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks

@@ -16,7 +16,7 @@ from typing import Any
 from specbench.analysis.claims import acceptance, cost, latency, output, reported, speed
 from specbench.analysis.claims.evidence import Answer, Claim, Evidence, Side, Verdict
 from specbench.analysis.claims.view import View
-from specbench.analysis.fit import RunFit
+from specbench.analysis.fitted import RunFit
 from specbench.records.reading import Run
 
 __all__ = ["CLAIMS", "Answer", "Checked", "Claim", "Evidence", "Side", "Verdict", "check_claims"]

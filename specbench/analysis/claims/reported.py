@@ -17,7 +17,7 @@ from specbench.analysis.claims.evidence import (
     within,
 )
 from specbench.analysis.claims.view import Drafted, View
-from specbench.analysis.fit import GammaFit
+from specbench.analysis.fitted import GammaFit
 from specbench.theory.differences import Ends, Term, weighted_sum
 
 PUBLISHED = {"model": (1.8, 2.4), "medusa": (2.5, 3.2), "ngram": (1.4, 1.9)}

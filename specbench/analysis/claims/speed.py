@@ -27,7 +27,7 @@ from specbench.analysis.claims.view import (
     extremes,
     shared_gammas,
 )
-from specbench.analysis.fit import GammaFit
+from specbench.analysis.fitted import GammaFit
 from specbench.records.steps import Columns, integers, numbers
 from specbench.theory.differences import Term, weighted_sum
 from specbench.theory.intervals import paired_ratio_of_ratios

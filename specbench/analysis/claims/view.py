@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specbench.analysis.fit import GammaFit, GroupFit, RunFit, Setting
-from specbench.analysis.names import gamma_label, short_names
-from specbench.analysis.pooling import Group, Raw, RawTables, groups
+from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
+from specbench.analysis.pooling import Group, Raw, RawTables, Setting, groups
+from specbench.analysis.shown.names import gamma_label, short_names
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
 from specbench.records.spec_text import split_spec

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from specbench.analysis.comparing.cells import CellName, CheckedRun, Several, Side
 from specbench.analysis.comparing.ratios import METRICS, Ends, Metric, ratio_ends
 from specbench.analysis.comparing.unlike import RawPair, asked_differences, run_differences
-from specbench.analysis.names import some
+from specbench.analysis.shown.names import some
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 

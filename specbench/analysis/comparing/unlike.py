@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from specbench.analysis.names import some
 from specbench.analysis.pooling import Raw
+from specbench.analysis.shown.names import some
 from specbench.records.reading import Run
 from specbench.records.steps import integers, values
 

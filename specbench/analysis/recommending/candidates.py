@@ -19,7 +19,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from specbench.analysis.fit import GammaFit, GroupFit, Setting
+from specbench.analysis.fitted import GammaFit, GroupFit
+from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.clusters import RESAMPLES, draw
 from specbench.analysis.recommending.errors import Row, errors_of
 from specbench.analysis.recommending.speed import GroupSpeed

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specbench.analysis.fit import DIVERGED, GroupFit, Setting
-from specbench.analysis.names import counted, with_gamma
+from specbench.analysis.fitted import GroupFit
+from specbench.analysis.pooling import DIVERGED, Setting
 from specbench.analysis.recommending.candidates import Candidate, Field
 from specbench.analysis.recommending.output_length import BreakEven, break_even
+from specbench.analysis.shown.names import counted, with_gamma
 from specbench.records.summary import FEW_PROMPTS
 from specbench.theory.clusters import Numbers
 

@@ -22,9 +22,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.analysis.evidence import Evidence
 from specbench.analysis.pooling import GroupKey
 from specbench.analysis.recommending.clusters import Clusters, blocks, conversations
+from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines, RoundTimes
@@ -260,7 +260,7 @@ def shares_at(gamma: int, lengths: Mapping[int, Numbers], weights: Numbers) -> N
 
 
 def cut(lengths: Numbers, gamma: int) -> Numbers:
-    """As :func:`specbench.analysis.model.capped`, for many clusters: [clusters, gamma + 1]."""
+    """:func:`specbench.analysis.rounds.model.capped` of many clusters: [clusters, gamma + 1]."""
     measured = lengths.shape[1] - 1
     if gamma <= measured:
         return np.column_stack([lengths[:, :gamma], lengths[:, gamma:].sum(axis=1)])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.analysis.evidence import Evidence
 from specbench.analysis.pooling import GroupKey
+from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory.clusters import Numbers
 
 Names = NDArray[np.str_]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from specbench.analysis.documents import acceptance_document, as_list, flat
 from specbench.analysis.recommending import Answer, CurvePoint, Decision, DrafterAnswer
 from specbench.analysis.recommending.candidates import Candidate
 from specbench.analysis.recommending.choice import Choice
@@ -17,6 +16,7 @@ from specbench.analysis.recommending.crossover import Crossover
 from specbench.analysis.recommending.output_length import BreakEven
 from specbench.analysis.recommending.schedule import Schedule
 from specbench.analysis.recommending.serving import Line
+from specbench.analysis.shown.documents import acceptance_document, as_list, flat
 
 
 def optimal_document(answer: Answer) -> dict[str, Any]:

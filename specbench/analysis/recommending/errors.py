@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.analysis.fit import GammaFit, GroupFit, Setting
+from specbench.analysis.fitted import GammaFit, GroupFit
+from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.clusters import conversations
 from specbench.analysis.recommending.speed import GroupSpeed
 from specbench.records.spec_text import is_synthetic

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from specbench.analysis.fit import GroupKey, Setting
+from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.recommending.candidates import Candidate, Field
 from specbench.analysis.recommending.choice import Choice, choose
 

@@ -3,8 +3,8 @@
     speedup = tokens per round / round time in units of T1
 
 Tokens of a chain come from its acceptance model, the lengths of its drafts and what is cut at an
-output's end, as in :mod:`specbench.analysis.prediction`; here the gamma itself is among what the
-model was fitted to, and it is moved towards the counts where these are shown to lie off it
+output's end, as in :mod:`specbench.analysis.prediction.held_out`; here the gamma itself is among
+what the model was fitted to, and it is moved towards the counts where these are shown to lie off it
 (:mod:`specbench.analysis.recommending.misfit`). Trees and adaptive drafts have no such model: their
 tokens are counted. Round times come from a :mod:`specbench.analysis.recommending.clock`.
 
@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specbench.analysis.evidence import Evidence
 from specbench.analysis.pooling import GroupKey
 from specbench.analysis.recommending.clock import Clock, shares_at
 from specbench.analysis.recommending.clusters import (
@@ -28,6 +27,7 @@ from specbench.analysis.recommending.clusters import (
     plain_blocks,
 )
 from specbench.analysis.recommending.misfit import Misfit, misfit_of
+from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory.acceptance import AcceptanceModel, by_cluster
 from specbench.theory.clusters import Numbers
 from specbench.theory.reweighted import Reweighted

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from specbench.analysis.between_cells import led, plain_scatter
-from specbench.analysis.evidence import Evidence
-from specbench.analysis.fit import GroupFit, Setting
+from specbench.analysis.fitted import GroupFit
+from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.clock import (
     Clock,
     MeasuredClock,
@@ -22,6 +21,8 @@ from specbench.analysis.recommending.clock import (
 )
 from specbench.analysis.recommending.clusters import Names, clusters_of, conversations_by_task
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
+from specbench.analysis.rounds.between_cells import led, plain_scatter
+from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter, pooled
 from specbench.theory.step import step_in

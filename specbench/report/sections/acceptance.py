@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import GroupFit
-from specbench.analysis.folding import fold_acceptance
-from specbench.analysis.formats import number
+from specbench.analysis.fitted import GroupFit
+from specbench.analysis.shown.folding import fold_acceptance
+from specbench.analysis.shown.formats import number
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Paragraph, Part, Rows, Table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import Setting
-from specbench.analysis.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
-from specbench.analysis.names import counted, gamma_label, with_gamma
+from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending import Decision, DrafterAnswer
+from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
+from specbench.analysis.shown.names import counted, gamma_label, with_gamma
 from specbench.errors import SpecbenchError
 from specbench.records.summary import FEW_PROMPTS
 from specbench.report import fields

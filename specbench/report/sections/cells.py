@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specbench.analysis.fit import Setting
-from specbench.analysis.formats import (
+from specbench.analysis.pooling import Setting
+from specbench.analysis.shown.formats import (
     MISSING,
     SYNTHETIC_NOTE,
     alpha_mark,
@@ -14,7 +14,7 @@ from specbench.analysis.formats import (
     number,
     share,
 )
-from specbench.analysis.names import counted, gamma_label
+from specbench.analysis.shown.names import counted, gamma_label
 from specbench.records.schema import CellRecord
 from specbench.report import fields
 from specbench.report.material import Material

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import GammaFit, GroupFit
-from specbench.analysis.formats import (
+from specbench.analysis.fitted import GammaFit, GroupFit
+from specbench.analysis.shown.formats import (
     MISSING,
     SYNTHETIC_NOTE,
     alpha_mark,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import Setting
-from specbench.analysis.formats import MISSING, milliseconds, number, share
-from specbench.analysis.limits import DraftingLimit, StepLimit, VerifyLimit
-from specbench.analysis.machine import MachineUse
-from specbench.analysis.machine_columns import known_columns
+from specbench.analysis.machine.columns import known_columns
+from specbench.analysis.machine.limits import DraftingLimit, StepLimit, VerifyLimit
+from specbench.analysis.machine.measured import MachineUse
+from specbench.analysis.pooling import Setting
+from specbench.analysis.shown.formats import MISSING, milliseconds, number, share
 from specbench.records.schema import BASELINE_DRAFTER
 from specbench.report.material import Material
 from specbench.report.parts import Bullet, Bullets, Field, Paragraph, Part, Rows, Table

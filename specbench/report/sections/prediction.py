@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import GammaFit, GroupFit
-from specbench.analysis.folding import fold_gaps
-from specbench.analysis.formats import MISSING, number, percent, signed
-from specbench.analysis.gap import TERMS, Gap
-from specbench.analysis.prediction import WIDE, accuracy
+from specbench.analysis.fitted import GammaFit, GroupFit
+from specbench.analysis.prediction.held_out import WIDE, accuracy
+from specbench.analysis.rounds.gap import TERMS, Gap
+from specbench.analysis.shown.folding import fold_gaps
+from specbench.analysis.shown.formats import MISSING, number, percent, signed
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Paragraph, Part, Rows, Table

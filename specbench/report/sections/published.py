@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.formats import MISSING, number
-from specbench.analysis.published import (
+from specbench.analysis.others.published import (
     Beside,
     FormulaRow,
     LeaderboardRow,
@@ -13,6 +12,7 @@ from specbench.analysis.published import (
     beside_run,
     load_published,
 )
+from specbench.analysis.shown.formats import MISSING, number
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Paragraph, Part, Rows, Table

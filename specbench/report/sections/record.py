@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from specbench.analysis.formats import MISSING
+from specbench.analysis.shown.formats import MISSING
 from specbench.report.material import Material
 from specbench.report.parts import Commands, Facts, Folded, Part, Rows, Table
 

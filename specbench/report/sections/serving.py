@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import GroupFit
-from specbench.analysis.formats import MISSING, milliseconds, number
+from specbench.analysis.fitted import GroupFit
 from specbench.analysis.recommending import Answer, Decision, Schedule
 from specbench.analysis.recommending.output_length import whole_tokens
 from specbench.analysis.recommending.serving import Line
+from specbench.analysis.shown.formats import MISSING, milliseconds, number
 from specbench.errors import SpecbenchError
 from specbench.report import fields
 from specbench.report.material import Material

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.analysis.fit import DIVERGED, GroupFit
-from specbench.analysis.formats import MISSING, SYNTHETIC_NOTE, number, percent, share
+from specbench.analysis.fitted import GroupFit
+from specbench.analysis.pooling import DIVERGED
+from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, percent, share
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Part, Table

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from specbench.analysis.completeness import incomplete
-from specbench.analysis.fit import DIVERGED
-from specbench.analysis.names import counted
-from specbench.analysis.notes import run_notes
+from specbench.analysis.checking.completeness import incomplete
+from specbench.analysis.checking.notes import run_notes
+from specbench.analysis.pooling import DIVERGED
+from specbench.analysis.shown.names import counted
 from specbench.errors import SpecbenchError
 from specbench.records.schema import CellRecord
 from specbench.report.material import Material

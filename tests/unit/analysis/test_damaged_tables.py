@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from specbench.analysis.claims import check_claims
-from specbench.analysis.conventions import report_run
 from specbench.analysis.fit import fit_run
-from specbench.analysis.limits import limits_of
+from specbench.analysis.machine.limits import limits_of
+from specbench.analysis.others.conventions import report_run
 from specbench.errors import SpecbenchError
 from specbench.records.store import load_run
 from tests.simulate import SimulatedDrafter, simulate_run

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from specbench.analysis.fit import GroupFit, RunFit, fit_run
+from specbench.analysis.fit import fit_run
+from specbench.analysis.fitted import GroupFit, RunFit
 from specbench.errors import SpecbenchError
 from specbench.records.schema import CellRecord
 from specbench.records.store import RunWriter, load_run

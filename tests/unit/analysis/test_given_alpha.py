@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from specbench.analysis.acceptance import judge_acceptance
+from specbench.analysis.acceptance.verdict import judge_acceptance
 from specbench.analysis.claims import check_claims
-from specbench.analysis.documents import fit_document
-from specbench.analysis.fit import RunFit, fit_run
+from specbench.analysis.fit import fit_run
+from specbench.analysis.fitted import RunFit
 from specbench.analysis.recommending import recommend
 from specbench.analysis.recommending.document import optimal_document
+from specbench.analysis.shown.documents import fit_document
 from specbench.records.reading import load_run
 from specbench.theory import closed_form
 from tests.simulate import SimulatedDrafter, simulate_run

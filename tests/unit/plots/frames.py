@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbench.analysis.gap import TERMS
+from specbench.analysis.rounds.gap import TERMS
 from specbench.records.schema import Cell
 from specbench.theory import closed_form
 

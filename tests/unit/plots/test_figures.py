@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from specbench import registry
-from specbench.analysis.frame import published_frame
+from specbench.analysis.shown.frame import published_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import base, speedup_vs_alpha, speedup_vs_gamma
 from specbench.theory import closed_form

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specbench.analysis.formats import SYNTHETIC_NOTE
+from specbench.analysis.shown.formats import SYNTHETIC_NOTE
 from specbench.errors import SpecbenchError
 from specbench.plots import (
     alpha_by_task_and_temperature,

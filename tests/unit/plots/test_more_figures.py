@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 
 from specbench import registry
 from specbench.analysis.fit import fit_run
-from specbench.analysis.frame import points_frame
-from specbench.analysis.more_frames import forwards_frame, positions_frame
+from specbench.analysis.shown.frame import points_frame
+from specbench.analysis.shown.more_frames import forwards_frame, positions_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.plots.batch_crossover import spread_out

@@ -9,8 +9,8 @@ from matplotlib.text import Text
 
 from specbench import registry
 from specbench.analysis.fit import fit_run
-from specbench.analysis.frame import points_frame
-from specbench.analysis.more_frames import forwards_frame, positions_frame
+from specbench.analysis.shown.frame import points_frame
+from specbench.analysis.shown.more_frames import forwards_frame, positions_frame
 from specbench.plots import base
 from specbench.plots._names import readable
 from specbench.records.store import load_run

@@ -12,8 +12,8 @@ from matplotlib.patches import Rectangle
 
 from specbench import registry
 from specbench.analysis.fit import fit_run
-from specbench.analysis.frame import points_frame
-from specbench.analysis.gap import TERMS
+from specbench.analysis.rounds.gap import TERMS
+from specbench.analysis.shown.frame import points_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.records.store import load_run

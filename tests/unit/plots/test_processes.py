@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specbench.analysis.fit import fit_run
-from specbench.analysis.frame import points_frame
+from specbench.analysis.shown.frame import points_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import _processes
 from specbench.plots._processes import DrawingProcesses, save

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specbench.analysis.acceptance import judge
-from specbench.analysis.tracing import sample_of_trace, traces_of
+from specbench.analysis.acceptance.tracing import sample_of_trace, traces_of
+from specbench.analysis.acceptance.verdict import judge
 from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell, Manifest
 from specbench.records.store import RunWriter, load_run

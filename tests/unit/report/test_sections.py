@@ -10,9 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from specbench.analysis.fit import RunFit, fit_run
-from specbench.analysis.formats import milliseconds, number, percent
+from specbench.analysis.fit import fit_run
+from specbench.analysis.fitted import RunFit
 from specbench.analysis.recommending import recommend
+from specbench.analysis.shown.formats import milliseconds, number, percent
 from specbench.records.reading import CELLS, MANIFEST
 from specbench.records.store import load_run
 from specbench.report import material

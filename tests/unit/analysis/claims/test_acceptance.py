@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specbench.analysis.claims import CLAIMS
-from specbench.analysis.published import load_published
+from specbench.analysis.others.published import load_published
 from tests.simulate import SimulatedDrafter, simulate_run
 from tests.unit.analysis.claims.worlds import answer, answers, by_task, by_temperature
 

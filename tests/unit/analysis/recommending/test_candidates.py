@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specbench.analysis.fit import GroupFit
+from specbench.analysis.fitted import GroupFit
 from specbench.analysis.recommending.candidates import Candidate, Field, field_of
 from specbench.analysis.recommending.choice import (
     Choice,

@@ -5,9 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specbench.analysis.between_cells import plain_scatter
-from specbench.analysis.evidence import Evidence, TokenSums
-from specbench.analysis.model import capped
 from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.recommending.clock import (
     MeasuredClock,
@@ -19,6 +16,9 @@ from specbench.analysis.recommending.clock import (
     sums_of,
 )
 from specbench.analysis.recommending.clusters import clusters_of, conversations_by_task
+from specbench.analysis.rounds.between_cells import plain_scatter
+from specbench.analysis.rounds.evidence import Evidence, TokenSums
+from specbench.analysis.rounds.model import capped
 from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes
 from specbench.theory.scatter import Scatter, pooled
 from specbench.theory.step import step_in

@@ -1,0 +1,132 @@
+"""What a reader should know before believing the numbers: one sentence each, most serious first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.shown.names import counted, some, with_gamma
+from specbench.records.schema import CellRecord
+from specbench.records.summary import FEW_PROMPTS
+
+if TYPE_CHECKING:
+    from specbench.analysis.fitted import GroupFit
+
+_UNEVEN = 1.5  # c at the shortest draft over c at the longest, from which one c misleads,
+_WORTH_SAYING = 0.02  # if drafting takes at least this share of a baseline step
+
+
+def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple[str, ...]:
+    """The notes on a fitted run; empty if there is nothing to warn about.
+
+    Args:
+        groups: the fitted groups.
+        failed: cells that failed or ran out of memory.
+    """
+    notes = [*_diverged(groups), *_without_baseline(groups), *_failed(failed)]
+    silent = [
+        str(group.key) for group in groups if group.alpha is None and group.imported_from is None
+    ]
+    if silent:
+        notes.append(f"no token was ever drafted, so there is no alpha: {some(silent)}")
+    notes += _imported("imported from", [g for g in groups if g.imported_from and not g.served])
+    notes += _imported("measured on a server,", [group for group in groups if group.served])
+    own = [group for group in groups if group.imported_from is None]
+    few = [group for group in own if group.num_prompts < FEW_PROMPTS]
+    if few:
+        tasks = some(dict.fromkeys(group.key.setting.task for group in few))
+        fewest = min(group.num_prompts for group in few)
+        notes.append(
+            f"few prompts: intervals rest on {counted(fewest, 'conversation')} ({tasks}); "
+            f"from {FEW_PROMPTS} on they mean something (--prompts)"
+        )
+    partial = [group for group in own if group.model is not None and group.noise_floor is None]
+    if partial:
+        where = some(dict.fromkeys(str(group.key.setting) for group in partial))
+        notes.append(
+            "only one baseline finished, so there is no noise floor and what is answered is "
+            f"provisional: {where}"
+        )
+    notes += _uneven_costs(groups)
+    if any("all slots full" in text for group in groups for text in group.warnings):
+        notes.append("some cells never had all slots full: their speed is over all steps")
+    return tuple(notes)
+
+
+def _diverged(groups: Iterable[GroupFit]) -> list[str]:
+    where = [
+        f"{with_gamma(group.key.drafter, group.draft_form, point.gamma)} ({group.key.setting})"
+        for group in groups
+        for point in group.points
+        if point.lossless == DIVERGED
+    ]
+    if not where:
+        return []
+    return [
+        f"DIVERGED: output differs from plain decoding, a bug; its speedup means nothing: "
+        f"{some(where)}"
+    ]
+
+
+def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
+    settings = dict.fromkeys(
+        str(group.key.setting)
+        for group in groups
+        if all(point.noise_floor is None and point.v is None for point in group.points)
+        and all(point.speedup is None for point in group.points)
+    )
+    if not settings:
+        return []
+    return [f"no baseline finished, so there is no speedup, c or v: {some(settings)}"]
+
+
+def _imported(how: str, found: Sequence[GroupFit]) -> list[str]:
+    """What groups without rounds lack, and what their numbers rest on: one sentence each, once."""
+    if not found:
+        return []
+    tools = ", ".join(dict.fromkeys(group.imported_from or "" for group in found))
+    notes = [f"{how} {tools}: no times of rounds, so no c, v, overhead or closed form"]
+    without = [group for group in found if group.alpha is None]
+    if without:
+        notes.append(f"no alpha can be told from {tools}: {some(str(g.key) for g in without)}")
+    return notes + [
+        f"{tools}: {text}" for text in dict.fromkeys(text for g in found for text in g.warnings)
+    ]
+
+
+def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
+    """Drafters whose draft costs much the same at every length, like heads that run at once."""
+    uneven = []
+    for group in groups:
+        known = [point for point in group.points if point.c and point.draft_length_mean]
+        if len(known) < 2:
+            continue
+        (short, c), (long, least) = (
+            (point.gamma, point.c or 0.0) for point in (known[0], known[-1])
+        )
+        draft = least * (known[-1].draft_length_mean or 0.0)
+        if c >= _UNEVEN * least and draft >= _WORTH_SAYING:
+            uneven.append(f"{group.key}, {c:.3f} at γ = {short}, {least:.3f} at γ = {long}")
+    if not uneven:
+        return []
+    return [
+        "a draft costs much the same at every γ, so no single c describes it and the closed form "
+        f"misleads; the extended model has each γ's own draft time: c of {some(uneven)}"
+    ]
+
+
+def _failed(failed: Sequence[CellRecord]) -> list[str]:
+    if not failed:
+        return []
+    named = [
+        f"{_cell_name(cell)} ({Setting.of(cell)}): {cell.error or cell.status.replace('_', ' ')}"
+        for cell in failed
+    ]
+    return [f"{counted(len(failed), 'cell')} failed and left out: {some(named)}"]
+
+
+def _cell_name(cell: CellRecord) -> str:
+    if cell.baseline:
+        return f"{cell.baseline} baseline"
+    return with_gamma(cell.drafter, cell.draft_form, cell.gamma)

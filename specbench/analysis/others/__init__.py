@@ -1,0 +1,1 @@
+"""Others' numbers: their conventions, their result files, the published tables."""

@@ -1,0 +1,1 @@
+"""Each gamma from the others: predictions that measurements can prove wrong."""

@@ -1,0 +1,1 @@
+"""Fits as people, scripts and figures read them: names, formats, documents, frames."""
