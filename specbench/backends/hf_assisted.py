@@ -21,6 +21,7 @@ from specbench.backends._hf_loop import Ending, LoopWatch, Trail
 from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.backends.spec import BackendSpec
+from specbench.drafters._shipped import drafter_name, weights_of
 from specbench.drafters.spec import parse_spec
 from specbench.engine.recorder import Recorder
 from specbench.engine.request import Generation, Limits, Request
@@ -88,12 +89,12 @@ class HfAssistedBackend(NativeBackend):
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             spec = parse_spec(text)
             if spec.kind == "model" and text not in self._assistants:
-                assistant = self._load_drafter_model(spec.need_argument("NAME"))
+                assistant = self._load_drafter_model(drafter_name(spec, self.target))
                 require_same_vocabulary(self.target, assistant)
                 assistant.model.generation_config = GenerationConfig()
                 self._assistants[text] = assistant
                 if assistant.provenance:
-                    self.drafter_facts[text] = dict(assistant.provenance)
+                    self.drafter_facts[text] = weights_of(spec, assistant.provenance)
 
     def begin_block(
         self, requests: Sequence[Request], cells: Sequence[Cell], limits: Limits

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from specbench.backends.base import Backend, EngineOptions, make_backend
 from specbench.engine.request import Generation, Limits, Request
+from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
 from specbench.weights.progress import SILENT
 from tests.tiny_target import PROMPTS, write_target
@@ -67,7 +68,7 @@ def asked(backend: Backend) -> list[Request]:
 def measured(backend: Backend, cell: Cell, limits: Limits) -> Generation:
     requests = asked(backend)
     backend.check([cell])
-    backend.begin_block(requests, [cell])
+    backend.begin_block(requests, [cell], limits)
     try:
         return backend.generate(cell, requests, limits)
     finally:
@@ -90,6 +91,11 @@ def test_rounds_are_those_of_the_native_engine(
         assert its.rounds[column] == mine.rounds[column], column
     assert its.rounds["num_drafted"] == mine.rounds["num_drafted"]
     assert 0 < sum(its.rounds["num_accepted"]) < sum(its.rounds["num_drafted"])
+
+
+def test_the_drafter_that_comes_with_specbench_is_for_its_own_target(engines: dict[str, Backend]):
+    with pytest.raises(SpecbenchError, match="was made for HuggingFaceTB/SmolLM2-135M-Instruct"):
+        engines["hf-assisted"].check([point("model", 2)])
 
 
 def test_the_baseline_has_a_round_per_token(engines: dict[str, Backend]):
