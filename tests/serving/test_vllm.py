@@ -61,7 +61,7 @@ def test_text_and_counts_are_the_native_engines(engines: dict[str, Backend]):
         backend.check([lookup])
     outputs = {}
     for cell in (plain, lookup):
-        native.begin_block(requests, [cell])
+        native.begin_block(requests, [cell], Limits(TOKENS))
         own = native.generate(cell, requests, Limits(TOKENS))
         native.end_block()
         served = vllm.generate(cell, requests, Limits(TOKENS))
