@@ -56,6 +56,17 @@ def test_a_run_against_itself_is_1_everywhere(specbench: Command, runs: dict[str
     assert cells[0]["speedup"] == {"a": None, "b": None, "ratio": None, "ratio_ci": None}
 
 
+def test_contexts_are_compared_each_with_its_own(specbench: Command, tmp_path: Path) -> None:
+    lengths = (None, 512)
+    run = str(simulate_run(tmp_path / "run", DRAFTERS, gammas=(2,), context_lengths=lengths))
+    cells = json.loads(specbench("compare", run, run, "--format", "json").out)["cells"]
+    told = [(cell["context_length"], cell["drafter"]) for cell in cells]
+    assert told == [(length, name) for length in lengths for name in ("none", "ngram")]
+    out = specbench("compare", run, run).out
+    assert "1@512" in out
+    assert "B@N: prompts brought to N tokens" in out
+
+
 def test_the_gate_names_what_became_slower(specbench: Command, runs: dict[str, str]) -> None:
     assert specbench("compare", runs["a"], runs["slow"]).code == 0
     result = specbench("compare", runs["a"], runs["slow"], "--fail-below", "0.95")

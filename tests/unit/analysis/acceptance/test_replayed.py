@@ -144,7 +144,9 @@ def test_a_trace_is_found_by_drafter_task_and_temperature(tmp_path: Path) -> Non
     assert found.rounds[8].sum() < found.rounds[1].sum()
     warm = key._replace(setting=key.setting._replace(temperature=1.0))
     batched = key._replace(setting=key.setting._replace(batch_size=4))
+    padded = key._replace(setting=key.setting._replace(context_length=512))
     assert traces.replayed(warm, GAMMAS) is None
+    assert traces.replayed(padded, GAMMAS) is None
     assert traces.replayed(batched, GAMMAS) is not None
     assert traces.replayed(key._replace(drafter="eagle"), GAMMAS) is None
     assert traces.replayed(key, (4, 9)) is None  # longer than what was traced
