@@ -185,22 +185,21 @@ def _run(
 
 
 def _figures(options: Options, runs: Sequence[str]) -> Stage:
-    """Every run's figures and fit; those of the two synthetic runs in one picture, too."""
-    specbench, commands = ("-m", "specbench"), []
+    """Every run's fit, which the summary reads, then figures; one of both synthetic runs."""
+    specbench, fits, plots = ("-m", "specbench"), [], []
     for name in runs:
         run, lines = options.out / name, options.out / name / "cells.jsonl"
         fit = (*specbench, "fit", str(run), "--format", "json")
         plot = (*specbench, "plot", str(run), "--format", "png")
-        commands += [
-            Command(fit, stdout=options.out / FITS / f"{name}.json", needs=lines),
-            Command(plot, needs=lines),
-        ]
+        fits.append(Command(fit, stdout=options.out / FITS / f"{name}.json", needs=lines))
+        plots.append(Command(plot, needs=lines))
     both = [options.out / "synthetic-model", options.out / "synthetic-eagle"]
     together = (*specbench, "plot", *map(str, both), "--format", "png")
-    commands.append(
+    plots.append(
         Command((*together, "--out", str(options.out / "figures")), needs=both[1] / "cells.jsonl")
     )
-    return Stage("figures", "figures and fits of every run", 30, tuple(commands), reserved=True)
+    commands = (*fits, *plots)
+    return Stage("figures", "fits and figures of every run", 30, commands, reserved=True)
 
 
 def _listed(numbers: Sequence[int]) -> str:
