@@ -3,6 +3,7 @@
     python -m tests.gpu.h200 --dry-run                      the plan and its budgets
     python -m tests.gpu.h200 --out results/h200             the whole script
     python -m tests.gpu.h200 --smollm2 FOLDER               with SmolLM2's weights at hand
+    python -m tests.gpu.h200 --smollm2 FOLDER --vllm-python PATH            and with vLLM
     python -m tests.gpu.h200 --only 8b-compile --only figures
     python -m tests.gpu.h200 --tiny --out /tmp/tiny         on the CPU, to test the script
 
@@ -44,7 +45,7 @@ from tests.gpu.stages import (
 )
 
 _BAD = {"failed", "out of time", "no time left"}
-_NO_ENGINES = {"native", "openai"}  # the script's own; needs a running server
+_NO_ENGINES = {"native", "openai", "vllm"}  # the script's own; those that need servers
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -54,7 +55,9 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _parsed(words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit, as Ctrl-C
     smollm2 = arguments.smollm2 and _from_root(arguments.smollm2)
-    options = Options(_from_root(arguments.out), arguments.tiny, smollm2, engines())
+    options = Options(
+        _from_root(arguments.out), arguments.tiny, smollm2, engines(), arguments.vllm_python
+    )
     os.chdir(ROOT)
     stages = chosen(plan(options), arguments.only)
     if arguments.dry_run:
@@ -171,6 +174,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "h200", metavar="DIR")
     parser.add_argument("--smollm2", type=Path, metavar="FOLDER", help="SmolLM2-135M's weights")
+    parser.add_argument("--vllm-python", type=Path, metavar="PATH", help="of its environment")
     parser.add_argument("--only", action="append", default=[], metavar="STAGE", help="repeatable")
     parser.add_argument("--budget", type=float, default=TOTAL_S, metavar="SECONDS")
     parser.add_argument("--tiny", action="store_true", help="a tiny shape on the CPU")

@@ -46,12 +46,14 @@ class Options:
         tiny: on the CPU, with a tiny shape.
         smollm2: folder with the weights of SmolLM2-135M-Instruct; its shape serves where None.
         engines: other backends than the native one.
+        vllm_python: the interpreter of an environment with vLLM, if there is one.
     """
 
     out: Path
     tiny: bool = False
     smollm2: Path | None = None
     engines: tuple[str, ...] = ()
+    vllm_python: Path | None = None
 
     def shape(self, name: str) -> str:
         """A published shape, or the tiny one in its place."""
@@ -72,7 +74,7 @@ class Options:
 
 def plan(options: Options) -> list[Stage]:
     """All stages of a script."""
-    runs = [*_large_runs(options), *_small_runs(options)]
+    runs = [*_large_runs(options), *_small_runs(options), _vllm(options)]
     return [
         _doctor(options),
         *runs,
@@ -150,6 +152,18 @@ def _small_runs(options: Options) -> list[Stage]:
         )
         for name in options.engines
     ]  # fmt: skip
+
+
+def _vllm(options: Options) -> Stage:
+    """Last, with the time that the others left: a server for each drafter has to start."""
+    if not options.smollm2 or not options.vllm_python:
+        lacking = "no weights or no vLLM: give --smollm2 FOLDER and --vllm-python PATH"
+        return Stage("engine-vllm", "SmolLM2 by vLLM", 0, left_out=lacking)
+    switches = ("--backend", "vllm", "--engine-python", str(options.vllm_python))
+    return _run(
+        options, "engine-vllm", "SmolLM2 by vLLM", 180, target=str(options.smollm2),
+        drafters=["ngram,match=first"], switches=switches,
+    )  # fmt: skip
 
 
 def _run(

@@ -42,6 +42,10 @@ class Records:
             if cell["drafter"] != "none" and cell["batch_size"] == batch_size
         ]
 
+    def engines(self) -> list[str]:
+        """Runs of other engines."""
+        return sorted(file.parent.name for file in self.out.glob("engine-*/cells.jsonl"))
+
     def manifest(self, run: str) -> dict[str, Any]:
         return _document(self.out / run / "manifest.json")
 

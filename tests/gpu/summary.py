@@ -83,7 +83,7 @@ def _machine(records: Records) -> dict[str, Any]:
 
 def _plain(records: Records) -> list[dict[str, Any]]:
     rows = []
-    for run in _PLAIN_RUNS:
+    for run in (*_PLAIN_RUNS, *records.engines()):
         for batch_size in BATCH_SIZES:
             cells = records.plain(run, batch_size)
             if cells:

@@ -29,7 +29,7 @@ def test_a_dry_run_prints_every_stage_with_its_budget_and_writes_nothing(
 ):
     assert h200.main(["--dry-run", "--out", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("10 stages, ")
+    assert out.startswith("11 stages, ")
     assert "all within 585 s" in out
     for part in (
         "8b-compile: 8B shape, compiled, one token and γ = 4, at most 190 s",
@@ -64,7 +64,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_servers_are_no_engines_to_run():
-    assert not {"native", "openai"} & set(h200.engines())
+    assert not {"native", "openai", "vllm"} & set(h200.engines())
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_the_summary_is_written_and_nothing_failed(
     assert "doctor               1.0 s  done\n" in out
     assert "engines              0.0 s  left out: none\n" in out
     found = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert len(found["stages"]) == 10
+    assert len(found["stages"]) == 11
     assert found["command"] == f"python -m tests.gpu.h200 --out {tmp_path / 'out'}"
 
 

@@ -85,11 +85,23 @@ def test_other_engines_are_run_where_there_are_any_and_weights():
     assert by_name(Options(OUT))["engines"].left_out == (
         "not available in this version: no other engine"
     )
-    lacking = by_name(Options(OUT, engines=("vllm",)))["engines"]
+    lacking = by_name(Options(OUT, engines=("other",)))["engines"]
     assert lacking.left_out == "no weights for them: give --smollm2 FOLDER"
-    stages = by_name(Options(OUT, smollm2=OUT, engines=("hf-assisted", "vllm")))
-    assert values(stages["engine-vllm"], "--backend") == ["vllm"]
+    stages = by_name(Options(OUT, smollm2=OUT, engines=("hf-assisted", "other")))
+    assert values(stages["engine-other"], "--backend") == ["other"]
     assert values(stages["engine-hf-assisted"], "--backend") == ["hf-assisted"]
+
+
+def test_vllm_is_run_last_where_there_are_weights_and_an_environment_of_it():
+    lacking = by_name(Options(OUT, smollm2=OUT))["engine-vllm"]
+    assert lacking.left_out is not None
+    assert lacking.left_out.endswith("give --smollm2 FOLDER and --vllm-python PATH")
+    options = Options(OUT, smollm2=Path("weights"), vllm_python=Path("vllm/bin/python"))
+    stage = by_name(options)["engine-vllm"]
+    assert [one.name for one in plan(options)][-2:] == ["engine-vllm", "figures"]
+    assert values(stage, "--engine-python") == ["vllm/bin/python"]
+    assert values(stage, "--drafter") == ["ngram,match=first"]
+    assert stage.options == ("--backend", "--engine-python")
 
 
 def test_every_run_is_fitted_and_drawn_and_only_if_it_was_measured():

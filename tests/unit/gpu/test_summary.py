@@ -107,3 +107,13 @@ def test_both_files_are_written_whole(records: Records):
     text = (records.out / "summary.txt").read_text()
     assert text.splitlines() == text_of(found)
     assert not list(records.out.glob(".summary*"))
+
+
+def test_other_engines_stand_beside_plain_decoding(tmp_path: Path):
+    write_run(tmp_path, "engine-vllm", plain(tok_per_s=300.0))
+    write_run(tmp_path, "smollm2", plain(tok_per_s=400.0))
+    rows = summary.document(FACTS, [], Records(tmp_path))["plain_decoding"]
+    assert [(row["run"], row["tok_per_s"]) for row in rows] == [
+        ("smollm2", 400.0),
+        ("engine-vllm", 300.0),
+    ]
