@@ -61,6 +61,9 @@ def test_a_run_is_read_by_every_command(specbench: Command, words: list[str], tm
     compare = specbench("compare", folder, folder)
     assert compare.code == 0, compare.err
     assert re.search(r"^model: +0 +1 +2 ", compare.out, re.MULTILINE)
+    both = json.loads(specbench("compare", folder, folder, "--format", "json").out)
+    rates = [one["draft_acceptance_rate"] for one in both["cells"] if one["gamma"]]
+    assert [(rate["a"], rate["ratio"]) for rate in rates] == [(pytest.approx(0.5), 1.0)] * 2
     figure = ["--figure", "speedup-vs-gamma", "--out", str(tmp_path), "--format", "svg"]
     plot = specbench("plot", folder, *figure)
     assert plot.code == 0, plot.err

@@ -24,8 +24,9 @@ from specbench.records.steps import Numbers, counted_steps, integers, numbers, v
 from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
 from specbench.theory.intervals import paired_ratio_of_ratios, product_of_ratios
 
-Metric = Literal["tok_per_s", "speedup", "alpha", "tau"]
-METRICS: tuple[Metric, ...] = ("tok_per_s", "speedup", "alpha", "tau")
+Metric = Literal["tok_per_s", "speedup", "alpha", "tau", "draft_acceptance_rate"]
+METRICS: tuple[Metric, ...] = ("tok_per_s", "speedup", "alpha", "tau", "draft_acceptance_rate")
+"""The last one also of drafts whose lengths vary on a server, which tells no alpha of them."""
 
 Ends = tuple[float, float]
 
@@ -125,6 +126,8 @@ def _by_conversation(raw: Raw, metric: Metric) -> dict[str, Numbers]:
     top, bottom = accepted + 1, np.ones(accepted.size)
     if metric == "alpha":
         top, bottom = accepted, numbers(rounds, "num_evaluated")
+    elif metric == "draft_acceptance_rate":
+        top, bottom = accepted, numbers(rounds, "num_drafted")
     elif metric == "tok_per_s":
         parts = (numbers(rounds, name) for name in ("draft_s", "verify_s", "other_s"))
         top, bottom = integers(rounds, "num_emitted"), np.asarray(sum(parts))
