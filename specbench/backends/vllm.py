@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from specbench.backends._vllm_options import (
 )
 from specbench.backends.base import EngineOptions
 from specbench.backends.spec import BackendSpec
-from specbench.drafters._shipped import shipped
+from specbench.drafters._shipped import drafter_name, weights_of
 from specbench.drafters.spec import parse_spec
 from specbench.engine.request import Generation, Limits, Request
 from specbench.errors import SpecbenchError
@@ -127,17 +128,10 @@ class VllmBackend(ServedBackend):
             if (reason := self._engine.lacks(spec.kind)) is not None:
                 raise SpecbenchError(reason, "Leave this drafter out, or use that version")
             if spec.kind in WITH_WEIGHTS:
-                name = spec.argument
-                if name is None and self._target.name != DEFAULT_NAME:
-                    raise SpecbenchError(
-                        f"the {spec.kind} drafter that comes with specbench was made for "
-                        f"{DEFAULT_NAME}",
-                        f"Write {spec.kind}:NAME",
-                    )
-                source = self._weights(name or str(shipped(spec.kind)), self._progress)
+                source = self._weights(drafter_name(spec, self._target), self._progress)
                 exported = for_vllm(source) if spec.kind == "model" else source.path
                 self._drafters[text] = str(exported)
-                self.drafter_facts[text] = dict(source.provenance)
+                self.drafter_facts[text] = weights_of(spec, source.provenance)
 
     @property
     def server_facts(self) -> dict[str, Any]:
@@ -204,11 +198,10 @@ class VllmBackend(ServedBackend):
         """Start a server and wait until it is up and has told what it is."""
         drafter, gamma, sampled = key
         name = drafter if drafter == _PLAIN else f"{drafter} γ = {gamma}"
-        if sampled:
-            name += " sampled"
+        name += " sampled" if sampled else ""
         port = free_port()
         command = self._command(key, port)
-        log = self._options.logs / f"vllm-{_file_name(name)}.log"
+        log = self._options.logs / f"vllm-{_slug(name.replace(' γ = ', ' g'))}.log"
         self._progress.note(f"starting vLLM: {name} (log: {log})")
         process = ServerProcess(command, {**os.environ, **_QUIET}, log, "vLLM")
         self._started[f"vllm: {name}"] = {"command": shlex.join(command), "log": f"logs/{log.name}"}
@@ -248,9 +241,9 @@ class VllmBackend(ServedBackend):
         return source
 
 
-def _file_name(name: str) -> str:
-    """A server's name with nothing that a file system minds."""
-    return "".join(sign if sign.isalnum() and sign.isascii() else "-" for sign in name)[:80]
+def _slug(name: str) -> str:
+    """A name with nothing in it that a file system minds."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", name)[-80:].strip("-")
 
 
 BACKEND = VllmBackend

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from specbench.drafters.spec import SHAPE, DrafterSpec
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
 from specbench.weights.source import DEFAULT_NAME
 
 SHIPPED = Path(__file__).parents[1] / "_drafters" / "smollm2-135m-instruct"
+
+
+class Named(Protocol):
+    """A target, loaded or not."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
 
 
 def check_shipped(spec: DrafterSpec, what: str = "PATH") -> None:
@@ -42,7 +49,7 @@ def check_shipped(spec: DrafterSpec, what: str = "PATH") -> None:
         )
 
 
-def drafter_name(spec: DrafterSpec, target: LanguageModel) -> str:
+def drafter_name(spec: DrafterSpec, target: Named) -> str:
     """The folder or hub name of a SPEC's drafter.
 
     Raises:
