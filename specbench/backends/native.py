@@ -24,6 +24,7 @@ from specbench.models.caches import Caches
 from specbench.models.compiling import require_compiler
 from specbench.models.description import held_bytes, traffic_of
 from specbench.models.few_rows import use_fast_order
+from specbench.models.grouped import group_queries
 from specbench.models.rows import Rows
 from specbench.models.support import unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
@@ -61,6 +62,7 @@ class NativeBackend(Backend):
         columns = use_fast_order(loaded.model)
         self.target_facts = {
             **loaded.provenance,
+            "grouped_queries": _group_on_gpu(self.target),
             "swapped_linear_rows": sorted(columns),
             "swapped_linear_columns": [columns[rows] for rows in sorted(columns)],
         }
@@ -178,6 +180,7 @@ class NativeBackend(Backend):
         use_fast_order(loaded.model)
         source = loaded.source
         model = LanguageModel(loaded.model, loaded.vocabulary, source.name, source.provenance)
+        _group_on_gpu(model)
         if self._options.compile:
             model.compile()
         return model
@@ -254,6 +257,10 @@ class NativeBackend(Backend):
     def _late_notes(self) -> list[str]:
         late = [] if self._capturing is None else self._capturing.take_late()
         return [f"{step}: not captured before the cell, run as it is" for step in late]
+
+
+def _group_on_gpu(model: LanguageModel) -> bool:
+    return model.device.type == "cuda" and group_queries(model.model)
 
 
 def _unused_settings(model: torch.nn.Module) -> list[str]:
