@@ -100,7 +100,7 @@ def _apart(rounds: dict[str, np.ndarray], its: Sequence[int]) -> str:
 
 def _rounds(run: Run, cell: CellRecord) -> dict[str, np.ndarray]:
     """Sums [prompts] over a cell's rounds: drafts, drafted, accepted, accepted at a place."""
-    table = run.rounds(cell.cell_id).to_pydict()
+    table = run.rounds(cell.cell_id)
     accepted, drafted = np.array(table["num_accepted"]), np.array(table["num_drafted"])
     columns = {"drafts": drafted > 0, "drafted": drafted, "accepted": accepted}
     columns |= {f"accepted {place}": accepted > place for place in range(cell.gamma)}
