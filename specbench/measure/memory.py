@@ -35,7 +35,8 @@ class PeakMemory:
 
     On CUDA :attr:`beyond_bytes` is by how much more tensors held at their peak than at the last
     :meth:`mark_held`, and :attr:`graph_bytes` what all captured graphs keep. Of a process both stay
-    None: resident memory does not shrink with tensors.
+    None: resident memory does not shrink with tensors. Where pools of graphs are not told of, the
+    peak is not known.
 
     Args:
         device: a torch device or its name.
@@ -73,7 +74,7 @@ class PeakMemory:
             cuda = self._torch_cuda()
             peak = int(cuda.max_memory_allocated(self._device))
             self.graph_bytes = graph_bytes(self._device, cuda)
-            self.peak_bytes = peak + self.graph_bytes
+            self.peak_bytes = None if self.graph_bytes is None else peak + self.graph_bytes
             if self._held_bytes is not None:
                 self.beyond_bytes = peak - self._held_bytes
         elif self._sampler is not None:
@@ -94,16 +95,21 @@ class PeakMemory:
         return self._cuda
 
 
-def graph_bytes(device: str, cuda: Any) -> int:
+def graph_bytes(device: str, cuda: Any) -> int | None:
     """Bytes of a CUDA device that captured graphs keep for what they compute on the way.
 
     Tensors of a captured step are given up when it has been captured, but its graph writes to where
-    they lay: memory in pools of its own, in use and free at once.
+    they lay: memory in pools of its own, in use and free at once. None where the allocator does not
+    tell of its pools, as CUDA's own (``backend:cudaMallocAsync``).
     """
+    try:
+        segments = cuda.memory_snapshot()
+    except RuntimeError:
+        return None
     index = int(device.partition(":")[2] or 0)
     return sum(
         int(segment["total_size"] - segment["allocated_size"])
-        for segment in cuda.memory_snapshot()
+        for segment in segments
         if segment["device"] == index and tuple(segment["segment_pool_id"]) != _NO_GRAPHS
     )
 

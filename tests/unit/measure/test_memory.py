@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -88,6 +89,16 @@ def test_a_containers_limit_lowers_the_capacity(monkeypatch: pytest.MonkeyPatch,
     assert capacity_bytes("cpu") == total
     limit.write_text(f"{2**29}\n")
     assert capacity_bytes("cpu") == 2**29
+
+
+def test_an_allocator_that_tells_of_no_pools_leaves_the_peak_unknown():
+    class WithoutPools(FakeCuda):
+        def memory_snapshot(self) -> list[dict[str, Any]]:
+            raise RuntimeError("cudaMallocAsync does not yet support memory snapshots")
+
+    with PeakMemory("cuda:1", WithoutPools()) as region:
+        region.mark_held()
+    assert (region.peak_bytes, region.beyond_bytes, region.graph_bytes) == (None, 0, None)
 
 
 def test_what_work_takes_is_what_was_not_held_before_it():
