@@ -31,7 +31,7 @@ def memory_copy(machine: Machine) -> Finding | None:
     from specbench.measure.bandwidth import copy_bandwidth
 
     rates = _measured(machine, partial(copy_bandwidth, budget_s=_COPY_S))
-    return _judged(rates, f"{statistics.median(rates) / 1e9:,.1f} GB/s, read + write")
+    return _judged(rates, f"{_told(statistics.median(rates) / 1e9)} GB/s, read + write")
 
 
 @check("measured speed", "matmul")
@@ -56,7 +56,11 @@ def matmul(machine: Machine) -> list[Finding] | None:
 
 
 def _operations(rates: list[float]) -> str:
-    return f"{statistics.median(rates) / 1e9:,.1f} GFLOP/s"
+    return f"{_told(statistics.median(rates) / 1e9)} GFLOP/s"
+
+
+def _told(figure: float) -> str:
+    return f"{figure:,.1f}" if figure >= 1.0 else f"{figure:.2g}"
 
 
 def _measured(machine: Machine, rate: Callable[[str], float]) -> list[float]:
@@ -70,7 +74,8 @@ def _measured(machine: Machine, rate: Callable[[str], float]) -> list[float]:
 def _judged(rates: list[float], value: str, name: str = "", remark: str = "") -> Finding:
     spread = (max(rates) - min(rates)) / statistics.median(rates)
     facts: Facts = {"per_s": statistics.median(rates), "repeats": rates, "spread": spread}
-    value = f"{value}; {len(rates)} measurements, spread {spread:.0%}{remark}"
+    shown = f"{spread:.0%}" if spread <= 1.0 else "above 100%"
+    value = f"{value}; {len(rates)} measurements, spread {shown}{remark}"
     if spread > QUIET:
         return warn(value, _NOT_QUIET, name=name, **facts)
     return ok(value, name=name, **facts)

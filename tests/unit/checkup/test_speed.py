@@ -46,6 +46,14 @@ def test_rates_that_move_say_that_the_machine_is_not_quiet(
     assert (half.verdict, half.value) == ("ok", "6,000.0 GFLOP/s; 5 measurements, spread 0%")
 
 
+def test_rates_of_a_machine_that_is_overrun_are_told_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    rates(monkeypatch, "matmul_rate", [2e7, 2e7, 2e7, 2e7, 2e7, 8e10, *[1e12] * 6])
+    single, _ = speed.matmul.findings(world.machine())
+    assert single.value == "0.02 GFLOP/s; 5 measurements, spread above 100%"
+
+
 def test_both_dtypes_are_measured_on_the_device(world: World, monkeypatch: pytest.MonkeyPatch):
     import torch
 

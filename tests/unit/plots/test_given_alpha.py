@@ -111,7 +111,8 @@ def test_prompts_as_they_are_have_a_panel_beside_padded_ones() -> None:
 
 
 def test_a_figure_is_as_high_as_its_legend() -> None:
-    many = points(tuple(f"model:an/organisation-of-{n}-letters" for n in range(6)), gammas=(2, 4))
+    names = tuple(f"model:an/organisation-with-a-name-of-{n}-letters" for n in range(6))
+    many = points(names, gammas=(2, 4), batch_sizes=(1, 4))  # a row of panels, which is low
     figure = speedup_vs_gamma.draw(many)
     base.pictures(figure, ["png"])
     (legend,) = figure.legends
