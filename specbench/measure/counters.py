@@ -13,21 +13,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from specbench.measure.gpm import Shares
+from specbench.measure.throttling import SLOWDOWNS
 
 AVERAGED_S = 1.0
 """The driver's memory utilisation and power are means over up to so many seconds before."""
 
 LEAST_GPM_S = 0.1
 """Shares of shorter stretches are not used."""
-
-THROTTLING = {
-    0x04: "power limit",
-    0x08: "hardware slowdown",
-    0x20: "temperature (driver)",
-    0x40: "temperature (hardware)",
-    0x80: "power brake",
-}
-"""Bits of ``nvmlClocksEventReasons*`` that slow down a GPU that has work."""
 
 
 class Look(NamedTuple):
@@ -124,9 +116,7 @@ def _look_back(found: Counters, looks: Sequence[Look]) -> None:
     found.temperature_most_c = max(temperatures, default=None)
     bits = [int(value) for value in _all(looks, "throttled")]
     if bits:
-        shares = {
-            name: fmean(bool(seen & bit) for seen in bits) for bit, name in THROTTLING.items()
-        }
+        shares = {name: fmean(bool(seen & bit) for seen in bits) for bit, name in SLOWDOWNS.items()}
         found.throttled = {name: share for name, share in shares.items() if share}
     settled = [look for look in looks if look.age_s >= AVERAGED_S]
     found.memory_utilization = _mean(settled, "memory_utilization")

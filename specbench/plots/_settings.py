@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specbench.plots import base
+from specbench.plots import _rows, base
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ def by_setting(points: pd.DataFrame) -> tuple[list[pd.DataFrame], int]:
     Batch sizes, contexts and temperatures follow each other, a row of panels for each where its
     tasks fit in one.
     """
-    tasks = base.unique(points["task"])
+    tasks = _rows.unique(points["task"])
     places = _comparable(points, ["batch_size", "context_length", "temperature"])
     settings = sorted(set(places))
     groups = []
@@ -60,7 +60,7 @@ def by_series(points: pd.DataFrame, keys: Sequence[str]) -> tuple[list[pd.DataFr
         points: with their ``series``.
         keys: columns that make a setting, the first one varying slowest.
     """
-    series = base.unique(points["series"])
+    series = _rows.unique(points["series"])
     places = _comparable(points, keys)
     settings = sorted(set(places))
     across = len(series) if len(settings) > 1 or len(series) in (2, 4) else 3

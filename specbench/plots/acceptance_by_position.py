@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import panels_by_setting, side_by_side
 from specbench.theory.acceptance import Iid
 
@@ -45,8 +45,8 @@ def draw(positions: pd.DataFrame) -> Figure:
             "rounds of this run (trees, gamma=auto, synthetic drafters and imports don't count)",
             "Draw --figure speedup-vs-gamma",
         )
-    positions = base.with_series(positions)
-    looks = base.named_looks(base.unique(positions["series"]))
+    positions = _rows.with_series(positions)
+    looks = base.named_looks(_rows.unique(positions["series"]))
     shifts = side_by_side(list(looks), _DODGE, _ROOM)
     figure, panels = panels_by_setting(positions)
     for axis, group in panels:
@@ -58,10 +58,10 @@ def draw(positions: pd.DataFrame) -> Figure:
     first.set_ylim(-0.03, 1.03)
     first.set_xlim(0.5 - _BEYOND / 2, float(positions["position"].max()) + 0.5 + _BEYOND / 2)
     first.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    base.put_title(figure, positions, "Acceptance by position in the draft")
+    _keys.put_title(figure, positions, "Acceptance by position in the draft")
     figure.supxlabel("position in the draft (tokens)", fontsize=10)
     figure.supylabel("accepted / evaluated at the position", fontsize=10)
-    base.legend(figure, _legend(looks, bool((positions["evaluated"] < _FEW).any())))
+    _keys.legend(figure, _legend(looks, bool((positions["evaluated"] < _FEW).any())))
     return figure
 
 
@@ -116,17 +116,17 @@ def _measured(axis: Axes, rows: pd.DataFrame, look: base.Series, shift: float, f
 
 
 def _legend(looks: dict[str, base.Series], few: bool) -> list[Line2D]:
-    handles = [base.heading("Drafter")]
+    handles = [_keys.heading("Drafter")]
     for series, look in looks.items():
-        handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
+        handles.append(_keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
     iid = Line2D([], [], color=base.INK, linestyle=_IID, marker="o", label="i.i.d.: one α")
     iid.set(markersize=4, markerfacecolor="white")
     return [
         *handles,
-        base.heading("Acceptance"),
-        base.mark("o", "full", "measured"),
-        *([base.mark("o", "none", f"in fewer than {_FEW} rounds")] if few else []),
-        base.error_bar_handle(),
+        _keys.heading("Acceptance"),
+        _keys.mark("o", "full", "measured"),
+        *([_keys.mark("o", "none", f"in fewer than {_FEW} rounds")] if few else []),
+        _keys.error_bar_handle(),
         iid,
         Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="model in its place"),
     ]

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from specbench.analysis.shown.names import cut_in_middle
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import by_series
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NAME = "alpha-by-task-and-temperature"
 _WIDTH = 0.6  # of a task's place, for its temperatures
 _GROUP = [
-    *("run", "target", "backend", "top_k", "top_p", "context_length"),
+    *("run", "target", "backend", "top_k", "top_p", "context_length", "request_rate"),
     *("task", "temperature", "batch_size"),
 ]
 
@@ -45,10 +45,10 @@ def draw(points: pd.DataFrame) -> Figure:
             f"nothing to draw in {_NAME}: no token was evaluated, so there is no alpha",
             "`specbench fit RUN` lists what failed",
         )
-    known, not_measured = base.measured_alphas(known, _NAME)
-    kept, left_out = base.chains(known, _NAME)
-    groups = base.with_series(kept.drop_duplicates([*_GROUP, "drafter"]))
-    tasks = base.unique(groups["task"])
+    known, not_measured = _rows.measured_alphas(known, _NAME)
+    kept, left_out = _rows.chains(known, _NAME)
+    groups = _rows.with_series(kept.drop_duplicates([*_GROUP, "drafter"]))
+    tasks = _rows.unique(groups["task"])
     temperatures = sorted(groups["temperature"].unique())
     looks = base.ordered_looks(temperatures)
     panels, columns = by_series(groups, ["batch_size", "context_length"])
@@ -69,15 +69,15 @@ def draw(points: pd.DataFrame) -> Figure:
             label.set_horizontalalignment("right")
             label.set_rotation_mode("anchor")
     notes = "; ".join(note for note in (left_out, not_measured) if note)
-    base.put_title(figure, groups, "Alpha by task and temperature", notes)
+    _keys.put_title(figure, groups, "Alpha by task and temperature", notes)
     figure.supylabel("alpha (α): chance that an\nevaluated token is accepted", fontsize=10)
     figure.supxlabel("task", fontsize=10)
-    handles = [base.heading("Temperature")]
+    handles = [_keys.heading("Temperature")]
     handles += [
-        base.mark(look.marker, "full", f"T = {value:g}", look.colour)
+        _keys.mark(look.marker, "full", f"T = {value:g}", look.colour)
         for value, look in looks.items()
     ]
-    base.legend(figure, [*handles, base.error_bar_handle()])
+    _keys.legend(figure, [*handles, _keys.error_bar_handle()])
     return figure
 
 

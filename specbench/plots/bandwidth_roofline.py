@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.records.schema import BASELINE_DRAFTER
 from specbench.theory.limits import Forward, Machine
 from specbench.theory.traffic import Experts
@@ -63,7 +63,7 @@ def draw(forwards: pd.DataFrame) -> Figure:
         reaches += _roofline(axis, panel, low, high)
         _points(axis, panel, sizes)
         first = panel.iloc[0]
-        title = base.short_name(str(first["target"]))
+        title = _rows.short_name(str(first["target"]))
         if known["run"].nunique() > 1:
             title += f" · {first['run']}"
         axis.set_title(base.wrapped(title, 36), fontsize=9.5)
@@ -75,10 +75,10 @@ def draw(forwards: pd.DataFrame) -> Figure:
         scale.set_major_formatter("{x:g}")
     axes[0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes[0].yaxis.set_minor_formatter(NullFormatter())
-    base.put_title(figure, known, "Time of a target forward above the roofline")
+    _keys.put_title(figure, known, "Time of a target forward above the roofline")
     figure.supxlabel("tokens in one target forward (all rows together)", fontsize=10)
     figure.supylabel("time of the forward (ms)", fontsize=10)
-    base.legend(figure, _legend(known, sizes))
+    _keys.legend(figure, _legend(known, sizes))
     return figure
 
 
@@ -148,19 +148,19 @@ def _points(axis: Axes, panel: pd.DataFrame, sizes: dict[int, base.Series]) -> N
 
 
 def _legend(known: pd.DataFrame, sizes: dict[int, base.Series]) -> list[Line2D]:
-    handles = [base.heading("Batch size")]
+    handles = [_keys.heading("Batch size")]
     for size, look in sizes.items():
-        handles.append(base.mark(look.marker, "full", f"batch {size}", look.colour))
-    handles.append(base.heading("Forward"))
-    for kind in base.unique(known["kind"]):
-        handles.append(base.mark("o", "none" if kind == "plain decoding" else "full", kind))
-    bars = base.error_bar_handle()
+        handles.append(_keys.mark(look.marker, "full", f"batch {size}", look.colour))
+    handles.append(_keys.heading("Forward"))
+    for kind in _rows.unique(known["kind"]):
+        handles.append(_keys.mark("o", "none" if kind == "plain decoding" else "full", kind))
+    bars = _keys.error_bar_handle()
     bars.set_label("lowest to highest cell")
     return [
         *handles,
         bars,
-        base.heading("Roofline"),
+        _keys.heading("Roofline"),
         Line2D([], [], color=base.INK, linestyle=_MOVING, label="weights at peak bandwidth"),
         Line2D([], [], color=base.INK, linestyle=_COMPUTING, label="operations at matmul rate"),
-        base.mark("_", "full", "verification, if v were the roofline's"),
+        _keys.mark("_", "full", "verification, if v were the roofline's"),
     ]

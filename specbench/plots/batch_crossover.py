@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import side_by_side
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def draw(points: pd.DataFrame) -> Figure:
             f"nothing to draw in {_NAME}: no cell has a measured speedup",
             "A speedup needs a finished baseline; `specbench fit RUN` lists what failed",
         )
-    points = base.with_series(known)
+    points = _rows.with_series(known)
     sizes = sorted(int(size) for size in points["batch_size"].unique())
     if len(sizes) == 1:
         raise SpecbenchError(
@@ -51,8 +51,8 @@ def draw(points: pd.DataFrame) -> Figure:
             f"({sizes[0]})",
             "Measure several with --batch-size 1,4,16",
         )
-    looks = base.named_looks(base.unique(points["series"]))
-    settings = base.unique(
+    looks = base.named_looks(_rows.unique(points["series"]))
+    settings = _rows.unique(
         points[["task", "temperature", "context"]].itertuples(index=False, name=None)
     )
     settings.sort(key=lambda setting: setting[1])
@@ -72,10 +72,10 @@ def draw(points: pd.DataFrame) -> Figure:
         axis.set_title(base.wrapped(title, 36), fontsize=9.5)
     _axis_of_sizes(axes[0], sizes)
     axes[0].set_ylim(0.0, top)
-    base.put_title(figure, points, "Speedup against batch size, each drafter at its best gamma")
+    _keys.put_title(figure, points, "Speedup against batch size, each drafter at its best gamma")
     figure.supxlabel("batch size (sequences decoded together)", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
-    base.legend(figure, _legend(points, looks))
+    _keys.legend(figure, _legend(points, looks))
     return figure
 
 
@@ -150,10 +150,10 @@ def _axis_of_sizes(axis: Axes, sizes: list[int]) -> None:
 
 
 def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]:
-    handles = [base.heading("Drafter")]
+    handles = [_keys.heading("Drafter")]
     for series, look in looks.items():
-        line = base.mark(look.marker, "full", base.wrapped(series, 26), look.colour)
+        line = _keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour)
         line.set(linestyle=look.dash, linewidth=1.2)
         handles.append(line)
-    handles.append(base.mark("none", "full", "number: best γ there"))
-    return [*handles, *base.reference_handles(points), base.error_bar_handle()]
+    handles.append(_keys.mark("none", "full", "number: best γ there"))
+    return [*handles, *_keys.reference_handles(points), _keys.error_bar_handle()]

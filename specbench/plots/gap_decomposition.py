@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from specbench.analysis.rounds.gap import TERMS
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import by_setting, setting_title
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ def draw(points: pd.DataFrame) -> Figure:
         SpecbenchError: no row has a measured alpha and speedup, or none a closed form.
     """
     name = "gap-decomposition"
-    points, left_out = base.chains(base.measured(points, name), name)
+    points, left_out = _rows.chains(_rows.measured(points, name), name)
     points = points.dropna(subset=[f"gap_{term}" for term in TERMS])
     if not len(points):
         raise SpecbenchError(
             f"nothing to draw in {name}: no cell has times of rounds to take apart",
             "Imported results have none; draw --figure speedup-vs-gamma",
         )
-    points = base.with_series(points)
-    series = base.unique(points["series"])
+    points = _rows.with_series(points)
+    series = _rows.unique(points["series"])
     groups = [
         group[group["series"] == one]
         for group in by_setting(points)[0]
@@ -68,10 +68,10 @@ def draw(points: pd.DataFrame) -> Figure:
     axes[0].xaxis.set_minor_locator(NullLocator())
     axes[0].xaxis.set_major_formatter(FixedFormatter([str(gamma) for gamma in gammas]))
     text = "From the closed form to the measured speedup"
-    base.put_title(figure, points, text, left_out)
+    _keys.put_title(figure, points, text, left_out)
     figure.supxlabel("gamma (γ): tokens proposed per round", fontsize=10)
     figure.supylabel("log(speedup / closed form)", fontsize=10)
-    base.legend(figure, _legend())
+    _keys.legend(figure, _legend())
     return figure
 
 
@@ -122,14 +122,14 @@ def _legend() -> list[Any]:
         Patch(facecolor=colour, hatch=hatch, edgecolor=base.INK, linewidth=0.4, label=TERMS[term])
         for term, (colour, hatch) in _LOOKS.items()
     ]
-    mark = base.mark("D", "full", "measured speedup")
+    mark = _keys.mark("D", "full", "measured speedup")
     mark.set(markerfacecolor="white")
     return [
-        base.heading("Term"),
+        _keys.heading("Term"),
         *terms,
-        base.heading("Sum"),
+        _keys.heading("Sum"),
         mark,
-        base.error_bar_handle(),
-        base.heading("Reference"),
+        _keys.error_bar_handle(),
+        _keys.heading("Reference"),
         Line2D([], [], color=base.INK, label="closed form"),
     ]

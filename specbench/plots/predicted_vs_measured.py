@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import panels_by_setting
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def draw(points: pd.DataFrame) -> Figure:
         SpecbenchError: no row has a measured alpha and speedup, or none was predicted.
     """
     name = "predicted-vs-measured"
-    points = base.measured(points, name).dropna(subset=_MODELS)
+    points = _rows.measured(points, name).dropna(subset=_MODELS)
     if not len(points):
         raise SpecbenchError(
             f"nothing to draw in {name}: no γ could be predicted from others",
             "It takes three of one drafter that drafts chains: --gamma 1,2,4",
         )
-    points = base.with_series(points)
-    looks = base.named_looks(base.unique(points["series"]))
+    points = _rows.with_series(points)
+    looks = base.named_looks(_rows.unique(points["series"]))
     figure, panels = panels_by_setting(points)
     low, high = _range(points)
     for axis, group in panels:
@@ -51,10 +51,10 @@ def draw(points: pd.DataFrame) -> Figure:
     first, _ = panels[0]
     first.set_xlim(low, high)
     first.set_ylim(low, high)
-    base.put_title(figure, points, "Predicted against measured speedup: each γ from the others")
+    _keys.put_title(figure, points, "Predicted against measured speedup: each γ from the others")
     figure.supxlabel("measured speedup (×)", fontsize=10)
     figure.supylabel("predicted speedup (×)", fontsize=10)
-    base.legend(figure, _legend(looks))
+    _keys.legend(figure, _legend(looks))
     return figure
 
 
@@ -102,17 +102,17 @@ def _range(points: pd.DataFrame) -> tuple[float, float]:
 
 
 def _legend(looks: dict[str, base.Series]) -> list[Any]:
-    handles: list[Any] = [base.heading("Drafter")]
+    handles: list[Any] = [_keys.heading("Drafter")]
     for series, look in looks.items():
-        handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
-    closed = base.mark("o", "full", "closed form")
+        handles.append(_keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
+    closed = _keys.mark("o", "full", "closed form")
     closed.set(markerfacecolor="white")
     return [
         *handles,
-        base.heading("Predicted by"),
-        base.mark("o", "full", "extended model"),
+        _keys.heading("Predicted by"),
+        _keys.mark("o", "full", "extended model"),
         closed,
-        base.heading("Reference"),
+        _keys.heading("Reference"),
         Line2D([], [], color=base.INK, label="predicted = measured\n(above: optimistic)"),
-        base.error_bar_handle(),
+        _keys.error_bar_handle(),
     ]

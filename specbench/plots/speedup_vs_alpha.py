@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import by_series
 from specbench.theory import closed_form
 
@@ -48,10 +48,10 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
         SpecbenchError: no row has a measured alpha and speedup, or none of them is a chain.
     """
     name = "speedup-vs-alpha"
-    points, left_out = base.chains(base.measured(points, name), name)
-    points = base.with_series(_families(points))
+    points, left_out = _rows.chains(_rows.measured(points, name), name)
+    points = _rows.with_series(_families(points))
     gammas = base.ordered_looks(sorted(int(gamma) for gamma in points["gamma"].unique()))
-    tasks = base.named_looks(base.unique(points["task"]))
+    tasks = base.named_looks(_rows.unique(points["task"]))
     temperatures = sorted(points["temperature"].unique())
     keys, fills = (
         ["batch_size", "context_length"],
@@ -71,15 +71,15 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     axes[0].set_xlim(0.0, 1.0)
     reach = 0.0 if published is None else float(published["speedup"].max())
     axes[0].set_ylim(0.0, max(_top(points), 1.06 * reach))
-    base.put_title(figure, points, "Speedup against alpha: closed form and measurement", left_out)
+    _keys.put_title(figure, points, "Speedup against alpha: closed form and measurement", left_out)
     figure.supxlabel("alpha (α): chance that an evaluated token is accepted", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
     handles = _legend(points, gammas, tasks, fills)
     if published is not None:
-        handles.append(base.heading("Published"))
-        for source in base.unique(published["source"]):
-            handles.append(base.mark(_PUBLISHED_MARK, "none", base.wrapped(source, 26)))
-    base.legend(figure, handles)
+        handles.append(_keys.heading("Published"))
+        for source in _rows.unique(published["source"]):
+            handles.append(_keys.mark(_PUBLISHED_MARK, "none", base.wrapped(source, 26)))
+    _keys.legend(figure, handles)
     return figure
 
 
@@ -98,7 +98,7 @@ def _curves(axis: Axes, group: pd.DataFrame, gammas: dict[int, base.Series]) -> 
     for gamma, look in gammas.items():
         values = [closed_form.speedup(float(alpha), gamma, c) for alpha in _ALPHAS]
         axis.plot(_ALPHAS, values, color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2)
-        rows = group[base.synthetic(group) & (group["gamma"] == gamma)]
+        rows = group[_rows.synthetic(group) & (group["gamma"] == gamma)]
         cost = float(rows[["draft_t1", "verify_t1", "other_t1"]].sum(axis=1, min_count=3).mean())
         if not math.isnan(cost):
             tokens = [closed_form.expected_tokens(float(alpha), gamma) for alpha in _ALPHAS]
@@ -185,18 +185,18 @@ def _legend(
     tasks: dict[str, base.Series],
     fills: dict[float, str],
 ) -> list[Line2D]:
-    handles = [base.heading("Gamma: closed form")]
+    handles = [_keys.heading("Gamma: closed form")]
     for gamma, look in gammas.items():
         handles.append(Line2D([], [], color=look.colour, linestyle=look.dash, label=f"γ = {gamma}"))
-    if base.synthetic(points).any():
+    if _rows.synthetic(points).any():
         pale = (base.INK, _PALE)
         handles.append(Line2D([], [], color=pale, linewidth=_WIDE, label="extended model"))
-    handles.append(base.heading("Task: measured"))
+    handles.append(_keys.heading("Task: measured"))
     for task, look in tasks.items():
-        handles.append(base.mark(look.marker, "full", base.wrapped(task, 26)))
+        handles.append(_keys.mark(look.marker, "full", base.wrapped(task, 26)))
     if len(set(fills.values())) == len(fills):
-        handles.append(base.heading("Temperature"))
-        handles += [base.mark("o", fill, f"T = {value:g}") for value, fill in fills.items()]
-    handles += base.reference_handles(points)
-    handles.append(base.error_bar_handle())
+        handles.append(_keys.heading("Temperature"))
+        handles += [_keys.mark("o", fill, f"T = {value:g}") for value, fill in fills.items()]
+    handles += _keys.reference_handles(points)
+    handles.append(_keys.error_bar_handle())
     return handles

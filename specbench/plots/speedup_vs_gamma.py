@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import panels_by_setting, side_by_side
 from specbench.theory import closed_form
 
@@ -40,8 +40,8 @@ def draw(points: pd.DataFrame) -> Figure:
     Raises:
         SpecbenchError: no row has a measured alpha and speedup.
     """
-    points = base.with_series(base.measured(points, "speedup-vs-gamma"))
-    looks = base.named_looks(base.unique(points["series"]))
+    points = _rows.with_series(_rows.measured(points, "speedup-vs-gamma"))
+    looks = base.named_looks(_rows.unique(points["series"]))
     gammas = sorted(int(gamma) for gamma in points["gamma"].unique())
     ways = [math.log2(later / gamma) for gamma, later in pairwise(gammas)]
     shifts = side_by_side(list(looks), _DODGE, _ROOM * min([*ways, 1.0]))
@@ -54,10 +54,10 @@ def draw(points: pd.DataFrame) -> Figure:
     _axis_of_gammas(first, gammas)
     reach = points[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
     first.set_ylim(0.0, max(1.6, 1.08 * float(reach)))
-    base.put_title(figure, points, "Speedup against gamma: theory and measurement")
+    _keys.put_title(figure, points, "Speedup against gamma: theory and measurement")
     figure.supxlabel(f"gamma (γ): {_meaning_of_gamma(points)}", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
-    base.legend(figure, _legend(points, looks))
+    _keys.legend(figure, _legend(points, looks))
     return figure
 
 
@@ -134,10 +134,10 @@ def _axis_of_gammas(axis: Axes, gammas: list[int]) -> None:
 
 
 def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]:
-    handles = [base.heading("Drafter")]
+    handles = [_keys.heading("Drafter")]
     for series, look in looks.items():
-        handles.append(base.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
-    handles += [base.heading("Speedup"), base.mark("o", "full", "measured")]
+        handles.append(_keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
+    handles += [_keys.heading("Speedup"), _keys.mark("o", "full", "measured")]
     is_chain = points["draft_form"] == "chain"
     if is_chain.any():
         closed = Line2D([], [], color=base.INK, linestyle=_CLOSED, marker="o", label="closed form")
@@ -149,6 +149,6 @@ def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]
     if not is_chain.all():
         label = "joined: trees, gamma=auto\n(no model over γ)"
         handles.append(Line2D([], [], color=base.INK, linestyle=_JOINED, label=label))
-    handles += base.reference_handles(points)
-    handles.append(base.error_bar_handle())
+    handles += _keys.reference_handles(points)
+    handles.append(_keys.error_bar_handle())
     return handles

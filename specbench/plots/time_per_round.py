@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from specbench.analysis.shown.names import cut_in_middle, with_gamma
 from specbench.errors import SpecbenchError
-from specbench.plots import base
+from specbench.plots import _keys, _rows, base
 from specbench.plots._settings import panels_by_setting
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def draw(points: pd.DataFrame) -> Figure:
             "to measure them in",
             "`specbench fit RUN` lists what failed",
         )
-    known = base.with_series(known)
+    known = _rows.with_series(known)
     bars = sorted(
         set(zip(known["series"], known["gamma"].astype(int), strict=True)),
-        key=lambda bar: (base.unique(known["series"]).index(bar[0]), bar[1]),
+        key=lambda bar: (_rows.unique(known["series"]).index(bar[0]), bar[1]),
     )
     figure, panels = panels_by_setting(known, max(2.2, 0.9 + _ROW * len(bars)))
     for axis, group in panels:
@@ -73,9 +73,9 @@ def draw(points: pd.DataFrame) -> Figure:
         with_gamma(cut_in_middle(series, _LABEL), forms[series], gamma) for series, gamma in bars
     ]
     first.set_yticks(range(len(bars)), labels)
-    base.put_title(figure, known, "Time of a round: draft, verify and the rest")
+    _keys.put_title(figure, known, "Time of a round: draft, verify and the rest")
     figure.supxlabel("time per round (T1 = a plain decoding step); on top: ms", fontsize=10)
-    base.legend(figure, _legend())
+    _keys.legend(figure, _legend())
     return figure
 
 
@@ -129,12 +129,12 @@ def _in_milliseconds(axis: Axes, group: pd.DataFrame) -> None:
 
 
 def _legend() -> list[Patch | Line2D]:
-    handles: list[Patch | Line2D] = [base.heading("Part of a round")]
+    handles: list[Patch | Line2D] = [_keys.heading("Part of a round")]
     for label, colour, hatch in _PARTS.values():
         patch = Patch(facecolor=colour, hatch=hatch, edgecolor=base.INK, linewidth=0.5, label=label)
         handles.append(patch)
-    handles.append(base.heading("Reference"))
+    handles.append(_keys.heading("Reference"))
     handles.append(Line2D([], [], color=base.INK, linewidth=1.1, label="T1: a plain step"))
-    interval = base.error_bar_handle()
+    interval = _keys.error_bar_handle()
     interval.set(marker="_", label="95% interval of the round")
     return [*handles, interval]

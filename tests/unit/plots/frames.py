@@ -52,6 +52,7 @@ def points(
                 "top_k": 0,
                 "top_p": 1.0,
                 "context_length": float("nan"),
+                "request_rate": 0.0,
                 "task": task,
                 "drafter": drafter,
                 "temperature": temperature,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specbench.plots import base, speedup_vs_gamma
+from specbench.plots import _rows, base, speedup_vs_gamma
 from specbench.report.pictures import inline_svg, pictures
 from tests import pages
 from tests.unit.plots import frames
@@ -52,7 +52,7 @@ def test_a_picture_is_as_wide_as_it_was_drawn() -> None:
     width = speedup_vs_gamma.draw(points).get_figwidth()
     assert picture.width == round(96 * width)
     assert "speedup-vs-gamma" in picture.alt
-    assert base.short_name(str(points["target"].iloc[0])) in picture.alt
+    assert _rows.short_name(str(points["target"].iloc[0])) in picture.alt
 
 
 @pytest.mark.parametrize("figure", ["speedup-vs-gamma", "speedup-vs-alpha"])
