@@ -127,6 +127,7 @@ def _serve(port: int, drafting: dict[str, Any] | None, fault: str) -> None:
 
     gamma = drafting["num_speculative_tokens"] if drafting else 2
     fake = FakeServer(accepted=(gamma, 0, 1) if drafting else None, gamma=gamma)
+    fake.step_s = 0.02  # longer than a busy machine may keep the client waiting
     if fault == "slow":
         fake.step_s = 1.0
     if fault == "crashes" and drafting:

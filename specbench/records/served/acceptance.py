@@ -19,9 +19,15 @@ CHANGING_DRAFTS = ("ngram", "suffix")
 
 
 def rounds_of(cell: CellKey, chunks: Chunks, counts: Counts) -> int | None:
-    """The chunks, if they are rounds by the server's own counters."""
+    """The chunks, if they are rounds by the server's own counters.
+
+    A server that is short of time sends what several rounds committed as one chunk.
+    """
     rounds = chunks.rounds
     if rounds is None or counts.accepted is None:
+        return None
+    largest = max((size for sizes in chunks.tokens or () for size in sizes[1:]), default=0)
+    if largest > cell.gamma + 1:
         return None
     cut = counts.accepted + rounds - int(chunks.decode_tokens.sum())
     most = cell.gamma * len(chunks.arrived_s)

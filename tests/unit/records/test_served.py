@@ -105,6 +105,16 @@ def test_rounds_without_a_draft_are_seen_in_the_chunks():
     assert found["draft_length_mean"] == pytest.approx(4 / 6)
 
 
+def test_a_chunk_of_more_than_a_round_can_commit_is_no_round():
+    """Two rounds came as one chunk of 4 tokens, and the server counts no drafts to tell by."""
+    rows = requests((1, 4, 2), (1, 3, 1))
+    found = summarize_served(cell(), rows, server(rows, drafted=12, accepted=8))
+    assert found.get("tau") is None
+    assert found.get("num_rounds") is None
+    rows = requests((1, 3, 1, 2), (1, 3, 1))
+    assert summarize_served(cell(), rows, server(rows, drafted=12, accepted=8))["num_rounds"] == 5
+
+
 def test_chunks_that_the_counters_contradict_are_no_rounds():
     rows = requests((1, 6), (1, 8))  # chunks that hold several rounds each
     found = summarize_served(cell(), rows, server(rows, **ROUNDS))
