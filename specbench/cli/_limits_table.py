@@ -24,11 +24,12 @@ def print_limits(limits: Limits, detail: bool = False) -> None:
     """Print what is known, then what the run lacks for the rest.
 
     Args:
-        detail: as tables instead of a sentence each.
+        detail: as tables instead of a sentence each, and what no cell recorded of its machine.
     """
     if detail:
         _print_tables(limits)
-    for sentence in (*([] if detail else _sentences(limits)), *limits.lacking):
+    lacking = [text for text in limits.lacking if detail or text not in limits.unrecorded]
+    for sentence in (*([] if detail else _sentences(limits)), *lacking):
         print(wrapped(f"limits: {sentence}", indent="", hanging="  "))
 
 

@@ -114,8 +114,7 @@ def _print_tables(comparison: Comparison) -> None:
                 lines += beside_label(cell.name.drafter, [_line(cell)], _LABEL_WIDTH)
         print_table(task, _HEADINGS, lines)
     print(printable(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding"))
-    print("speedup, α and τ are ratios B / A too; their intervals, and accepted / drafted, are")
-    print("in JSON and CSV")
+    print("speedup, α, τ are ratios too; intervals and accepted / drafted: in JSON and CSV")
     print_context_note(cell.name.context_length for cell in comparison.cells)
     if any(is_synthetic(cell.name.drafter) for cell in comparison.cells):
         print(SYNTHETIC_NOTE)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from specbench.backends.native import NativeBackend
 from specbench.sweep import runner
 from tests.cli.conftest import ROOT, Result
 from tests.tiny_target import PROMPTS, write_prompts, write_target
@@ -134,11 +135,11 @@ def test_the_dropped_cells_are_in_the_manifest(run_folder: Path):
 def test_typed_again_it_measures_nothing_and_prints_the_same_table(
     specbench, home: Path, ran: Result, run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def loaded(name: str) -> None:
-        raise AssertionError("a backend was made")
+    def loaded(*_: object) -> None:
+        raise AssertionError("a model was loaded")
 
     monkeypatch.chdir(home)
-    monkeypatch.setattr(runner, "make_backend", loaded)
+    monkeypatch.setattr(NativeBackend, "load", loaded)
     before = (run_folder / "cells.jsonl").read_bytes()
     again = specbench("run", *OPTIONS, "--resume")
     assert again.code == 0, again.err

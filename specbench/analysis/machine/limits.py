@@ -101,7 +101,11 @@ class DraftingLimit:
 
 @dataclass(frozen=True)
 class Limits:
-    """All limits of a run, and what it lacks for the others, one sentence each."""
+    """All limits of a run, and what it lacks for the others, one sentence each.
+
+    Attributes:
+        unrecorded: those of ``lacking`` that are about what no cell recorded of its machine.
+    """
 
     machine: Machine
     steps: tuple[StepLimit, ...]
@@ -109,6 +113,7 @@ class Limits:
     drafting: tuple[DraftingLimit, ...]
     lacking: tuple[str, ...]
     uses: tuple[MachineUse, ...] = ()
+    unrecorded: tuple[str, ...] = ()
 
 
 def limits_of(run: Run, fitted: RunFit) -> Limits:
@@ -141,13 +146,15 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
         if (limit := _drafting(fit, point, group, known, traces))
     ]
     uses = machine_uses(usable, machine)
+    unrecorded = tuple(unknown_of(uses))
     return Limits(
         machine,
         tuple(steps.values()),
         tuple(limit for limit in verification if limit is not None),
         tuple(drafting),
-        (*_lacking(machine, parameters, steps, fitted, known), *unknown_of(uses)),
+        (*_lacking(machine, parameters, steps, fitted, known), *unrecorded),
         uses,
+        unrecorded,
     )
 
 
