@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
+
+PromptForm = Literal["chat", "prefixed", "plain"]
+"""How a model wants its prompts: instructions, in a chat template where its tokenizer has one; the
+text alone behind the task's prefix (T5); the text alone (BART, Marian). The last two are forms of
+tasks that have a text to work on; the prompts of others stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,8 @@ class Prompt:
         turns: the user's messages, never empty.
         source: as :attr:`Workload.source`.
         system: system message, where the user's own file brings one.
+        texts: what the turns are to work on, without instructions; None where there is no such.
+        prefix: what stands before a text for models that were trained on the task by that name.
     """
 
     id: str
@@ -25,6 +33,15 @@ class Prompt:
     turns: tuple[str, ...]
     source: str
     system: str | None = None
+    texts: tuple[str, ...] | None = None
+    prefix: str = ""
+
+    def put(self, form: PromptForm) -> Prompt:
+        """The same prompt as a model wants it."""
+        if form == "chat" or self.texts is None:
+            return self
+        prefix = self.prefix if form == "prefixed" else ""
+        return replace(self, turns=tuple(prefix + text for text in self.texts))
 
 
 @dataclass(frozen=True)
@@ -46,6 +63,10 @@ class Workload:
     source: str
     notice: str | None
     prompts: tuple[Prompt, ...]
+
+    def put(self, form: PromptForm) -> Workload:
+        """The same prompts as a model wants them."""
+        return replace(self, prompts=tuple(prompt.put(form) for prompt in self.prompts))
 
 
 def take_turns(prompts: Iterable[Prompt]) -> list[Prompt]:

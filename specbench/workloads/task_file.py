@@ -28,6 +28,20 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Turns = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
+class TextForm(_Table):
+    """The prompt for models with an encoder, which are told no task in words of instruction."""
+
+    template: Turns
+    prefix: str = ""
+
+
 class OfflineSource(_Table):
     """The prompts that ship with the task, beside its TOML."""
 
@@ -63,19 +77,17 @@ class TaskFile(_Table):
     description: Text
     version: Annotated[int, Field(ge=1, strict=True)]
     licence: Text
-    template: Annotated[
-        tuple[Text, ...],
-        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-        Field(min_length=1),
-    ]
+    template: Turns
+    seq2seq: TextForm | None = None
     offline: OfflineSource
     hub: HubSource | None = None
     package: PackageSource | None = None
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields that the template needs, e.g. ``turns`` for ``{turns[0]}``."""
-        names = (name for turn in self.template for _, name, _, _ in string.Formatter().parse(turn))
+        """The fields that the templates need, e.g. ``turns`` for ``{turns[0]}``."""
+        turns = self.template + (self.seq2seq.template if self.seq2seq else ())
+        names = (name for turn in turns for _, name, _, _ in string.Formatter().parse(turn))
         return frozenset(name.partition("[")[0].partition(".")[0] for name in names if name)
 
     @property
@@ -90,7 +102,8 @@ class TaskFile(_Table):
             SpecbenchError: a field is missing or a turn would be empty; ``where`` says which row.
         """
         try:
-            turns = tuple(turn.format_map(fields) for turn in self.template)
+            turns = _filled(self.template, fields)
+            texts = _filled(self.seq2seq.template, fields) if self.seq2seq else None
         except (KeyError, IndexError, AttributeError, ValueError) as error:
             raise SpecbenchError(
                 f"{where} does not fill the template of task {self.name!r}: no {error}",
@@ -101,7 +114,15 @@ class TaskFile(_Table):
             raise SpecbenchError(f"{where} has an empty {blank[0]}", "Fill it or remove the row")
         identifier = fields.get("id", f"{self.name}-{number}")
         category = fields.get("category") or self.name
-        return Prompt(str(identifier), self.name, str(category), turns, source)
+        return Prompt(
+            str(identifier),
+            self.name,
+            str(category),
+            turns,
+            source,
+            texts=texts,
+            prefix=self.seq2seq.prefix if self.seq2seq else "",
+        )
 
     def offline_prompts(self) -> list[Prompt]:
         """The prompts that ship with the task, in file order.
@@ -168,6 +189,10 @@ def pick(row: Mapping[str, Any], columns: Mapping[str, str], where: str) -> dict
             value = value[part]
         picked[field] = value
     return picked
+
+
+def _filled(template: Sequence[str], fields: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(turn.format_map(fields) for turn in template)
 
 
 def _column_tables(task: TaskFile) -> Sequence[tuple[str, Mapping[str, str]]]:
