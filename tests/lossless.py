@@ -110,10 +110,17 @@ def joint_p_value(
 
 
 @torch.inference_mode()
-def cache_gap(model: LanguageModel, cache: RowCache, row: int, tokens: Sequence[int]) -> float:
+def cache_gap(
+    model: LanguageModel,
+    cache: RowCache,
+    row: int,
+    tokens: Sequence[int],
+    source: Sequence[int] = (),
+) -> float:
     """Largest difference between a row's K/V of ``tokens`` and a fresh prefill's."""
     fresh = model.new_cache(1, len(tokens))
-    model.prefill(tokens, fresh)
+    model.show_source(source, fresh)
+    model.forward(torch.tensor([list(tokens)]), fresh, [0])
     gaps = [
         (ours[row, :, : len(tokens)] - theirs[0]).abs().max().item()
         for ours, theirs in zip(
@@ -146,11 +153,12 @@ class CacheWatch:
             if not row.active:
                 continue
             self.checked += len(row.output) > 1
-            gap = cache_gap(self.inner.target, self.session.target_cache, slot, row.tokens[:-1])
+            target, held = self.inner.target, self.session.target_cache
+            gap = cache_gap(target, held, slot, row.tokens[:-1], row.source)
             self.target_gap = max(self.target_gap, gap)
             if isinstance(self.drafter, ModelDrafter):
-                known = self.drafter._cached[slot]
-                gap = cache_gap(self.drafter.model, self.drafter.cache, slot, row.tokens[:known])
+                known, model = self.drafter._cached[slot], self.drafter.model
+                gap = cache_gap(model, self.drafter.cache, slot, row.tokens[:known], row.source)
                 self.drafter_gap = max(self.drafter_gap, gap)
                 self.behind = max(self.behind, len(row.tokens) - known)
         result: Round = self.inner.round()

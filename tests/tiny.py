@@ -27,6 +27,7 @@ from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.measure.clock import Clock, HostClock
+from specbench.models.encoder_decoder import wrapped
 from specbench.models.rows import Rows
 from specbench.models.target import LanguageModel, Prefill
 from specbench.sampling.warp import SamplingParams
@@ -139,7 +140,7 @@ def noisy_copy(target: LanguageModel, noise: float, seed: int = 1) -> LanguageMo
             if weight.dim() > 1:
                 change = torch.empty_like(weight).normal_(0, 1, generator=generator)
                 weight.add_(noise * weight.std() * change)
-    return LanguageModel(model, target.tokenizer, f"{target.name}+noise")
+    return wrapped(model, target.tokenizer, f"{target.name}+noise")
 
 
 def with_head(target: LanguageModel, width: int) -> LanguageModel:
@@ -216,7 +217,8 @@ def make_session(
     drafter: Drafter | None = None,
 ) -> Session:
     """A session with exactly the room that the engine promises to need."""
-    longest = max(len(request.token_ids) for request in batch) + max_new_tokens
+    contexts = (target.layout(request.token_ids).context for request in batch)
+    longest = max(map(len, contexts)) + max_new_tokens
     capacity = longest + gamma + 1
     rows = Rows(batch_size, capacity, target.device)
     drafted = drafter.most_drafted(gamma) if drafter else gamma

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from specbench.backends.base import EngineOptions
 from specbench.engine.request import Request
 from specbench.models.capture import Capturing, Rerun
 from specbench.models.cuda_graphs import CudaGraphs
 from specbench.models.extents import round_up
+from specbench.models.target import LanguageModel
 from specbench.weights.progress import Progress
 
 
 def capturing_for(
-    device: torch.device, options: EngineOptions, progress: Progress
+    target: LanguageModel, options: EngineOptions, progress: Progress
 ) -> Capturing | None:
     """How steps are captured; None: not at all, every forward runs as it is.
 
     Compiled steps have fixed shapes too, so that nothing is compiled inside a cell; without graphs
     they are only called again.
     """
-    if options.cuda_graph and device.type == "cuda":
-        return Capturing(CudaGraphs(device), progress.note)
+    if options.cuda_graph and target.device.type == "cuda":
+        if not target.has_encoder:
+            return Capturing(CudaGraphs(target.device), progress.note)
+        progress.note(f"{target.name}, an encoder-decoder, runs without captured steps")
     return Capturing(Rerun(), progress.note) if options.compile else None
 
 

@@ -5,9 +5,12 @@ The names are those of :data:`specbench.records.traffic.Cost`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from specbench.drafters.base import Drafter
 from specbench.models.description import held_bytes
-from specbench.models.target import LanguageModel
+from specbench.models.sources import SourceCache, SourceSnapshot
+from specbench.models.target import LanguageModel, Prefill
 from specbench.theory.traffic import Traffic
 
 Costs = dict[str, float | None]
@@ -52,4 +55,21 @@ def drafter_costs(
         "drafter_kv_bytes_per_token": own,
         "drafter_kv_read_bytes_per_token": read,
         "drafter_one_step": drafter.one_step,
+    }
+
+
+def source_costs(prefills: Collection[Prefill], drafter: Drafter | None) -> Costs:
+    """Of what decoding reads of the sources beside its own text; nothing where there are none."""
+    snapshots = [prefill.snapshot for prefill in prefills]
+    layers = [
+        layer for one in snapshots[:1] if isinstance(one, SourceSnapshot) for layer in one.source
+    ]
+    if not layers:
+        return {}
+    cache = drafter.cache if drafter is not None else None
+    drafted = cache.sources.layers if isinstance(cache, SourceCache) else []
+    return {
+        "source_tokens": sum(len(prefill.layout.source) for prefill in prefills) / len(prefills),
+        "source_kv_bytes_per_token": sum(layer.bytes_per_token for layer in layers),
+        "drafter_source_kv_bytes_per_token": sum(layer.bytes_per_token for layer in drafted),
     }

@@ -9,12 +9,14 @@ how close the two tokens are (the gap), the gap from a float32 copy of the targe
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import psutil
 import torch
 from torch import Tensor
 
 from specbench.backends.base import Divergence, TieMeasure
+from specbench.models.encoder_decoder import wrapped
 from specbench.models.target import LanguageModel
 
 _POSITIONS = 24
@@ -37,16 +39,18 @@ class TieMeter:
             num_verified: tokens per row in the cell's target forward.
             batch_size: of the cell.
         """
-        context = [*divergence.request.token_ids, *divergence.shared]
-        model = self._float32()
-        logits = model.prefill(context, model.new_cache(1, len(context))).float()
+        model, prompt = self._float32(), divergence.request.token_ids
+        context = [*self.target.layout(prompt).context, *divergence.shared]
+        logits = _last_logits(model, prompt, context).float()
         gap = (logits.max() - logits[list(divergence.tokens)].min()).item()
         shape = (num_verified, batch_size)
-        noise = self._measure_noise(context, *shape)
+        noise = self._measure_noise(prompt, context, *shape)
         self._noise[shape] = max(noise, self._noise.get(shape, 0.0))
         return TieMeasure(gap, self._noise[shape], str(model.dtype).removeprefix("torch."))
 
-    def _measure_noise(self, context: list[int], width: int, batch_size: int) -> float:
+    def _measure_noise(
+        self, prompt: Sequence[int], context: list[int], width: int, batch_size: int
+    ) -> float:
         """How far rounding moves a likely token's logit, over the last tokens of a context.
 
         The largest difference between reading one token at a time and ``width`` at a time; and,
@@ -57,11 +61,11 @@ class TieMeter:
         count = min(max(_POSITIONS, width), len(context))
         width = min(width, count)
         start = len(context) - count // width * width
-        one = _logits(self.target, context, start, 1, 1)
-        readings = [one, _logits(self.target, context, start, width, batch_size)]
+        one = _logits(self.target, prompt, context, start, 1, 1)
+        readings = [one, _logits(self.target, prompt, context, start, width, batch_size)]
         exact = self._float32()
         if exact is not self.target:
-            readings.append(_logits(exact, context, start, len(context), 1))
+            readings.append(_logits(exact, prompt, context, start, len(context), 1))
         likeliest = one.topk(min(_LIKELIEST, one.shape[-1]), dim=-1).indices
         chosen = torch.stack(readings).gather(-1, likeliest.expand(len(readings), -1, -1))
         spread = (chosen.amax(dim=0) - chosen.amin(dim=0)).max().item()
@@ -79,15 +83,29 @@ class TieMeter:
                 self._exact = target
             else:
                 model = copy.deepcopy(target.model).float()
-                self._exact = LanguageModel(model, target.tokenizer, target.name)
+                self._exact = wrapped(model, target.tokenizer, target.name)
         return self._exact
 
 
+def _last_logits(model: LanguageModel, prompt: Sequence[int], context: list[int]) -> Tensor:
+    """Logits [V] after a context: prompt and output, or what a decoder holds of them."""
+    cache = model.new_cache(1, len(context))
+    model.show_source(prompt, cache)
+    tokens = torch.tensor([context], device=model.device)
+    return model.forward(tokens, cache, [0], last_only=True).logits[0, -1]
+
+
 def _logits(
-    model: LanguageModel, context: list[int], start: int, width: int, batch_size: int
+    model: LanguageModel,
+    prompt: Sequence[int],
+    context: list[int],
+    start: int,
+    width: int,
+    batch_size: int,
 ) -> Tensor:
     """Logits [count, V] of the tokens from ``start`` on, read ``width`` at a time."""
     cache = model.new_cache(batch_size, len(context))
+    model.show_source(prompt, cache)
     tokens = torch.tensor([context] * batch_size, device=model.device)
     if start:
         model.forward(tokens[:, :start], cache, [0] * batch_size, last_only=True)

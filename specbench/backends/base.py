@@ -30,6 +30,7 @@ from specbench.measure.watch import UNWATCHED, Watch
 from specbench.records.schema import Cell
 from specbench.records.traces import TracedText
 from specbench.weights.progress import Progress
+from specbench.workloads.prompt import PromptForm
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ class Backend(ABC):
         device: resolved device name.
         tokenizer: the target's; None where a server renders prompts.
         stop_tokens: ids that end an output.
-        context_limit: the most tokens a prompt, its output and a draft may take together.
+        context_limit: the most tokens a prompt, its output and a draft may take together; without
+            the prompt where an encoder reads it.
+        prompt_form: how its prompts are put; see :data:`specbench.workloads.prompt.PromptForm`.
         notices: what the user should know about the target, one line each.
         target_facts: what the manifest says about the target: name, source, sha256, dtype, ...
         drafter_facts: the same of drafters with weights of their own, by SPEC; from :meth:`check`
@@ -121,6 +124,7 @@ class Backend(ABC):
     captured: dict[str, Any] | None = None
 
     in_process: bool = True
+    prompt_form: PromptForm = "chat"
 
     @classmethod
     def of(cls, spec: BackendSpec) -> Backend:
@@ -174,6 +178,14 @@ class Backend(ABC):
             SpecbenchError: it cannot be had, or not be rolled back.
         """
 
+    def misfit(self, prompt_tokens: int, room: int) -> str | None:
+        """Why a prompt of so many tokens leaves no room for so many of output and draft; or None.
+        Asked after :meth:`load`."""
+        need = prompt_tokens + room
+        if need <= self.context_limit:
+            return None
+        return f"with output and draft {need}, beyond the target's context of {self.context_limit}"
+
     @abstractmethod
     def check(self, cells: Sequence[Cell]) -> None:
         """Load every drafter that the cells name.
@@ -216,6 +228,13 @@ class Backend(ABC):
     def measure_tie(self, cell: Cell, divergence: Divergence) -> TieMeasure | None:
         """Measure whether rounding explains a divergence; None where the engine can't tell."""
         return None
+
+    def refuse_traces(self) -> None:
+        """Asked after :meth:`load`, before any text is made for :meth:`trace`.
+
+        Raises:
+            SpecbenchError: the target is of a kind that drafters are not traced for.
+        """
 
     def trace(
         self, cells: Sequence[Cell], requests: Sequence[Request], outputs: Sequence[Sequence[int]]

@@ -65,6 +65,11 @@ class HfAssistedBackend(NativeBackend):
                 "--compile is for specbench's own engine", "Leave it out with --backend hf-assisted"
             )
         super().load(replace(options, cuda_graph=False), progress)  # the loop is the library's
+        if self.target.has_encoder:
+            raise SpecbenchError(
+                f"{self.target.name} is an encoder-decoder, which hf-assisted does not run",
+                "Measure it with --backend native",
+            )
         model: Any = self.target.model
         model.generation_config = GenerationConfig()  # the record names what it asked for
         self._assistants: dict[str, LanguageModel] = {}

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from specbench.backends._capturing import capturing_for, one_per_size
-from specbench.backends._costs import drafter_costs, target_costs
+from specbench.backends._costs import drafter_costs, source_costs, target_costs
 from specbench.backends._ties import TieMeter
 from specbench.backends.base import Backend, Divergence, EngineOptions, TieMeasure
 from specbench.drafters.base import Drafter, Host, Session, build_drafter
@@ -19,10 +19,12 @@ from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.engine.teacher import trace_texts
+from specbench.errors import SpecbenchError
 from specbench.measure.clock import clock_for
 from specbench.models.caches import Caches
 from specbench.models.compiling import require_compiler
 from specbench.models.description import held_bytes, traffic_of
+from specbench.models.encoder_decoder import EncoderDecoder, wrapped
 from specbench.models.few_rows import use_fast_order
 from specbench.models.grouped import group_queries
 from specbench.models.rows import Rows
@@ -51,14 +53,15 @@ class NativeBackend(Backend):
             progress=progress,
         )
         name = loaded.source.name
-        self.target = LanguageModel(loaded.model, loaded.vocabulary, name)
+        self.target = wrapped(loaded.model, loaded.vocabulary, name)
         self.tokenizer = loaded.tokenizer
         self.device = str(self.target.device)
         self.stop_tokens = self.target.stop_tokens
         self.context_limit = self.target.context_limit
+        self.prompt_form = self.target.prompt_form
         if options.compile:
+            self.target.compile()  # at its first step, or says why it can't be
             require_compiler(self.target.device)
-            self.target.compile()
         columns = use_fast_order(loaded.model)
         self.target_facts = {
             **loaded.provenance,
@@ -66,12 +69,12 @@ class NativeBackend(Backend):
             "swapped_linear_rows": sorted(columns),
             "swapped_linear_columns": [columns[rows] for rows in sorted(columns)],
         }
-        unused = _unused_settings(loaded.model)
+        unused = _unused_settings(self.target)
         for notice in unused:
             progress.note(notice)
         self.notices = [*loaded.notices, *unused]
         self._clock = clock_for(self.device)
-        self._capturing = capturing_for(self.target.device, options, progress)
+        self._capturing = capturing_for(self.target, options, progress)
         self._caches = Caches(self._capturing)
         self._drafters: dict[str, Drafter] = {}
         self.drafter_facts = {}
@@ -80,6 +83,11 @@ class NativeBackend(Backend):
         self._ties: TieMeter | None = None
         self._traffic = traffic_of(loaded.model)
         self._held_bytes = held_bytes([loaded.model])
+
+    def misfit(self, prompt_tokens: int, room: int) -> str | None:
+        if isinstance(self.target, EncoderDecoder):
+            return self.target.misfit(prompt_tokens, room)
+        return super().misfit(prompt_tokens, room)
 
     def check(self, cells: Sequence[Cell]) -> None:
         host = Host(self.target, self._load_drafter_model)
@@ -104,7 +112,7 @@ class NativeBackend(Backend):
         self._prefills = prefill_all(self.target, requests, self._clock, layers, self._caches)
 
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
-        decoder = self._decoder(cell, _longest(requests) + limits.max_new_tokens)
+        decoder = self._decoder(cell, self._longest(requests) + limits.max_new_tokens)
         generation = decode(decoder, requests, self._prefills, limits, self.watch)
         generation.notes = [*generation.notes, *self._late_notes()]
         return generation
@@ -113,7 +121,7 @@ class NativeBackend(Backend):
         self._prefills = {}
 
     def greedy_outputs(self, requests: Sequence[Request], limits: Limits) -> list[list[int]]:
-        longest = _longest(requests) + limits.max_new_tokens
+        longest = self._longest(requests) + limits.max_new_tokens
         with self._open():
             prefills = prefill_all(self.target, requests, self._clock, (), self._caches)
             session = self._session(SamplingParams(), 1, 0, longest)
@@ -121,6 +129,7 @@ class NativeBackend(Backend):
             return decode(decoder, requests, prefills, limits).outputs
 
     def cost(self, cell: Cell) -> dict[str, float | None]:
+        drafter = self._drafters.get(cell.drafter)
         prefill = next(iter(self._prefills.values()), None)
         per_token = None
         if prefill is not None:
@@ -131,7 +140,8 @@ class NativeBackend(Backend):
             "kv_bytes_per_token": per_token,
             "kv_written_bytes_per_token": per_token,
             **target_costs(self._traffic),
-            **drafter_costs(self._drafters.get(cell.drafter), self.target, per_token),
+            **drafter_costs(drafter, self.target, per_token),
+            **source_costs(self._prefills.values(), drafter),
         }
 
     def draft_sampling(self, cell: Cell) -> str | None:
@@ -146,6 +156,13 @@ class NativeBackend(Backend):
         drafter = self._drafters.get(cell.drafter)
         num_verified = 1 + (drafter.most_drafted(cell.gamma) if drafter else cell.gamma)
         return self._ties.measure(divergence, num_verified, cell.batch_size)
+
+    def refuse_traces(self) -> None:
+        if self.target.has_encoder:
+            raise SpecbenchError(
+                f"{self.target.name} is an encoder-decoder, on whose text no drafter is traced",
+                "specbench run measures alpha in its rounds",
+            )
 
     def trace(
         self, cells: Sequence[Cell], requests: Sequence[Request], outputs: Sequence[Sequence[int]]
@@ -179,7 +196,7 @@ class NativeBackend(Backend):
         )
         use_fast_order(loaded.model)
         source = loaded.source
-        model = LanguageModel(loaded.model, loaded.vocabulary, source.name, source.provenance)
+        model = wrapped(loaded.model, loaded.vocabulary, source.name, source.provenance)
         _group_on_gpu(model)
         if self._options.compile:
             model.compile()
@@ -214,7 +231,8 @@ class NativeBackend(Backend):
     ) -> Session:
         capacity = longest + gamma + 1
         rows = Rows(batch_size, capacity, self.target.device)
-        cache = self._caches.take(self.target, batch_size, longest + drafted + 1)
+        slots = longest + drafted + 1
+        cache = self._caches.take(self.target, batch_size, slots, self.target.cache_kind)
         return Session(rows, cache, sampling, capacity, gamma, seed, repeat, self._caches)
 
     def _open(self) -> AbstractContextManager[None]:
@@ -233,7 +251,8 @@ class NativeBackend(Backend):
                 continue
             self._warm.add(shape)
             copies = [request] * cell.batch_size
-            tokens = min(WARM_UP_TOKENS + cell.gamma, self.context_limit - len(request.token_ids))
+            room = self.context_limit - self._longest([request])
+            tokens = min(WARM_UP_TOKENS + cell.gamma, room)
             with contextlib.suppress(Exception):  # the cell will fail the same way, and say so
                 self.generate(cell, copies, Limits(max(1, tokens - cell.gamma)))
 
@@ -241,13 +260,17 @@ class NativeBackend(Backend):
     def _rehearse(self, requests: Sequence[Request], cells: Iterable[Cell], limits: Limits) -> None:
         """Let the cells' steps be captured, the largest first: its caches serve the rest."""
         lengths = [len(request.token_ids) for request in one_per_size(requests)]
-        longest = _longest(requests) + limits.max_new_tokens
+        longest = self._longest(requests) + limits.max_new_tokens
         for cell in sorted(cells, key=self._size, reverse=True):
             with contextlib.suppress(Exception):  # as in the warm-up
                 decoder = self._decoder(cell, longest)
                 if decoder.drafter is not None:
                     decoder.drafter.start(decoder.session)
                 decoder.rehearse(lengths)
+
+    def _longest(self, requests: Sequence[Request]) -> int:
+        """The most tokens that a row holds before its output."""
+        return max(len(self.target.layout(request.token_ids).context) for request in requests)
 
     def _size(self, cell: Cell) -> tuple[int, int]:
         """Grows with the slots that a cell needs in any cache."""
@@ -263,8 +286,9 @@ def _group_on_gpu(model: LanguageModel) -> bool:
     return model.device.type == "cuda" and group_queries(model.model)
 
 
-def _unused_settings(model: torch.nn.Module) -> list[str]:
-    settings = unused_generation_settings(getattr(model, "generation_config", None))
+def _unused_settings(target: LanguageModel) -> list[str]:
+    config = getattr(target.model, "generation_config", None)
+    settings = unused_generation_settings(config, target.honours)
     return [
         f"the generation config asks for {setting}, which baseline and speculation both leave out"
         for setting in settings
@@ -273,10 +297,6 @@ def _unused_settings(model: torch.nn.Module) -> list[str]:
 
 def _sampling(cell: Cell) -> SamplingParams:
     return SamplingParams(cell.temperature, cell.top_k, cell.top_p)
-
-
-def _longest(requests: Sequence[Request]) -> int:
-    return max(len(request.token_ids) for request in requests)
 
 
 BACKEND = NativeBackend

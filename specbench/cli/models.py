@@ -109,6 +109,5 @@ def _shape_lines(shapes: Sequence[Shape]) -> list[str]:
         lines.append(f"{name:<19} {size}  {source}")
     return [
         *lines,
-        "B: 10^9 parameters; bytes in bfloat16; from the config.json of that model; t5 is",
-        "an encoder-decoder, which the engine does not decode yet",
+        "B: 10^9 parameters; bytes in bfloat16; from the config.json of that model",
     ]

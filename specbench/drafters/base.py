@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from specbench import registry
 from specbench.drafters.spec import DrafterSpec, parse_spec
+from specbench.errors import SpecbenchError
 from specbench.models.cache import RowCache
 from specbench.models.caches import Caches
 from specbench.models.rows import Rows
@@ -139,11 +140,13 @@ class Drafter(ABC):
         samples: above temperature 0 it draws from its own distribution and gives it to the rule.
             One that does not is one-hot: alpha then is the target's probability of its choice,
             not the overlap of two distributions.
+        drafts_for_encoders: it can draft for targets whose prompt an encoder reads.
         only_prefix: a guess depends on the tokens before it alone, not on where the draft began.
         cache: keys and values of its own, from :meth:`start` on; None where it keeps none.
     """
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
+    drafts_for_encoders: ClassVar[bool] = False
     weights: Mapping[str, Any] = MappingProxyType({})
     weight_bytes: int = 0
     modules: Sequence[nn.Module] = ()
@@ -253,4 +256,20 @@ def build_drafter(text: str, host: Host) -> Drafter:
     spec = parse_spec(text)
     kind = drafter_class(spec)
     kind.check(spec)
+    if host.target.has_encoder:
+        _refuse_for_encoders(spec, kind, host.target)
     return kind.build(spec, host)
+
+
+def _refuse_for_encoders(spec: DrafterSpec, kind: type[Drafter], target: LanguageModel) -> None:
+    """Raises SpecbenchError if this drafter can't draft for a target with an encoder."""
+    hint = "Use ngram, model:NAME with a smaller model of the same family, or synthetic:A"
+    if not kind.drafts_for_encoders:
+        raise SpecbenchError(
+            f"drafter {spec.text!r} can't draft for {target.name}, an encoder-decoder", hint
+        )
+    if "tree" in spec.options:
+        raise SpecbenchError(
+            f"drafter {spec.text!r}: no trees are drafted for {target.name}, an encoder-decoder",
+            "Leave out tree=",
+        )

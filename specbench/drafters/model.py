@@ -27,7 +27,7 @@ from specbench.errors import SpecbenchError
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
 from specbench.models.target import LanguageModel
-from specbench.models.vocabulary import require_same_vocabulary
+from specbench.models.vocabulary import require_same_layout, require_same_vocabulary
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.finding import resolve
 from specbench.weights.shapes import is_shape
@@ -38,9 +38,11 @@ class ModelDrafter(StepwiseDrafter):
     the nodes of a tree."""
 
     only_prefix = True
+    drafts_for_encoders = True
     cache: RowCache
 
     def __init__(self, model: LanguageModel, target: LanguageModel, spec: DrafterSpec) -> None:
+        require_same_layout(target, model)
         require_same_vocabulary(target, model)
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
@@ -71,17 +73,18 @@ class ModelDrafter(StepwiseDrafter):
             )
         room = self.size.most_read(session.gamma) if self.size else 0
         slots = session.capacity + room
-        self.cache = session.caches.take(self.model, len(self.rows), slots)
+        kind = self.model.cache_kind
+        self.cache = session.caches.take(self.model, len(self.rows), slots, kind)
         self._cached = [0] * len(self.rows)  # leading committed tokens whose K/V is right
         self._drafted = 0
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
-        row = self.rows[slot]
-        prompt = [min(token, self._last_id) for token in row.tokens[: row.prompt_length]]
-        cache = self._prompt_cache(len(prompt))
+        prompt = [min(token, self._last_id) for token in self.rows[slot].prompt]
+        length = len(self.model.layout(prompt).context)
+        cache = self._prompt_cache(length)
         self.model.prefill(prompt, cache)
-        self.cache.restore(slot, cache.snapshot(0, len(prompt)))
-        self._cached[slot] = len(prompt)
+        self.cache.restore(slot, cache.snapshot(0, length))
+        self._cached[slot] = length
 
     def rehearse(self, prompt_lengths: Sequence[int]) -> None:
         shortest, gamma = min(prompt_lengths), self.session.gamma
@@ -143,7 +146,8 @@ class ModelDrafter(StepwiseDrafter):
         return logits[torch.arange(len(lengths), device=logits.device), last]
 
     def _prompt_cache(self, length: int) -> RowCache:
-        return self.session.caches.for_prompt(self.model, length, self.model.context_limit)
+        limit, kind = self.model.context_limit, self.model.cache_kind
+        return self.session.caches.for_prompt(self.model, length, limit, kind)
 
     def _tree_step(self, tokens: Tensor | None, place: Place | None) -> Tensor:
         """Read nodes [B, S] of the own tree; returns the logits [B, S, V] after each."""

@@ -4,7 +4,8 @@ The longest suffix of the committed text, ``max`` down to ``min`` tokens, is loo
 before it, and what followed there is the draft. ``match=recent`` takes the latest occurrence and,
 where it lies closer than the draft is long, goes on copying from its own draft, so that a repeating
 passage is continued; ``match=first`` takes the earliest and stops at the end of the text, as
-vLLM and Hugging Face do. (Saxena 2023, prompt lookup decoding.)
+vLLM and Hugging Face do. The text is all that the target has read and written, so what an
+encoder read too. (Saxena 2023, prompt lookup decoding.)
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Index:
 
 
 class NgramDrafter(Drafter):
-    """Drafts by lookup in the row's own text."""
+    """Drafts by lookup in the row's own text, behind its source if it has one."""
+
+    drafts_for_encoders = True
 
     OPTIONS = ("min", "max", "match")
 
@@ -91,7 +94,7 @@ class NgramDrafter(Drafter):
 
     def begin(self, slot: int, hidden: dict[int, Tensor]) -> None:
         self.indexes[slot] = self._new_index()
-        self.indexes[slot].extend(self.rows[slot].tokens)
+        self.indexes[slot].extend(self.rows[slot].text)
 
     def propose(self, gamma: int) -> Draft:
         drafts = [self._draft(slot, gamma) for slot in range(len(self.rows))]
@@ -113,7 +116,7 @@ class NgramDrafter(Drafter):
 
     def _draft(self, slot: int, gamma: int) -> list[int]:
         row = self.rows[slot]
-        return self._continue(self.indexes[slot], row.tokens, gamma) if row.active else []
+        return self._continue(self.indexes[slot], row.text, gamma) if row.active else []
 
     def _continue(self, index: Index, tokens: list[int], gamma: int) -> list[int]:
         """Up to gamma tokens that followed the end of a text before."""

@@ -38,6 +38,7 @@ class SyntheticDrafter(Drafter):
     """
 
     OPTIONS = ("cost",)
+    drafts_for_encoders = True
 
     def __init__(
         self,

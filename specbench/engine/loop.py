@@ -112,14 +112,15 @@ def _admit(
     session.rows.uniforms.begin(slot, session.seed, session.repeat, request.prompt_id)
 
     begin = clock.mark()
-    length = len(request.token_ids)
+    context, source = prefill.layout
     uniforms = None
     if not session.sampling.greedy:
-        uniforms = session.rows.uniforms.at("residual", [length] * len(session.rows))[slot]
+        uniforms = session.rows.uniforms.at("residual", [len(context)] * len(session.rows))[slot]
     first = choose(prefill.logits[None], session.sampling, uniforms).item()
     session.rows.slots[slot] = Row(
-        tokens=[*request.token_ids, int(first)],
-        prompt_length=length,
+        tokens=[*context, int(first)],
+        prompt_length=len(context),
+        source=list(source),
         prompt_id=request.prompt_id,
         reference=list(request.reference),
         active=True,

@@ -35,12 +35,14 @@ def prefill_all(
         if (known := read.get(tuple(request.token_ids))) is not None:
             prefills[request.prompt_id] = known
             continue
-        length = len(request.token_ids)
-        cache = caches.for_prompt(target, length, target.context_limit)
+        layout = target.layout(request.token_ids)
+        length = len(layout.context)
+        cache = caches.for_prompt(target, length, target.context_limit, target.cache_kind)
         begin = clock.mark()
         output = target.read_prompt(request.token_ids, cache, hidden_layers)
         end = clock.mark()
         prefills[request.prompt_id] = read[tuple(request.token_ids)] = Prefill(
+            layout=layout,
             snapshot=cache.snapshot(0, length),
             logits=output.logits[0, -1],
             seconds=clock.seconds(begin, end),

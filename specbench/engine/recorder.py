@@ -94,7 +94,7 @@ class Recorder:
     def end(self, request: int, row: Row, stop_reason: str) -> None:
         """A request is complete."""
         self._ended[request] = {
-            "prompt_tokens": row.prompt_length,
+            "prompt_tokens": len(row.prompt),
             "output_ids": list(row.output),
             "num_tokens": len(row.output),
             "stop_reason": stop_reason,

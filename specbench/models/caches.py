@@ -6,7 +6,7 @@ batch size take turns with one cache per model, as large as the largest of them 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 from torch import nn
 
@@ -32,36 +32,50 @@ class Caches:
         self._prompts: dict[Hashable, RowCache] = {}
         self._steps: dict[tuple[nn.Module, int], Steps] = {}
 
-    def take(self, owner: Hashable, num_rows: int, num_slots: int) -> RowCache:
+    def take(
+        self,
+        owner: Hashable,
+        num_rows: int,
+        num_slots: int,
+        kind: Callable[..., RowCache] = RowCache,
+    ) -> RowCache:
         """An empty cache for one cell.
 
         Args:
             owner: the model whose keys and values go in; has one cache per number of rows.
             num_rows: B.
             num_slots: tokens that a row must be able to hold.
+            kind: the class of the owner's caches.
         """
         if self.capturing is None:
-            return RowCache(num_rows, num_slots)
+            return kind(num_rows, num_slots)
         cache = self._cells.get((owner, num_rows))
         if cache is None or cache.num_slots < num_slots:
             if cache is not None:
                 cache.free()  # before the next one takes memory
-            cache = RowCache(num_rows, round_up(num_slots), Steps(self.capturing))
+            cache = kind(num_rows, round_up(num_slots), Steps(self.capturing))
             self._cells[owner, num_rows] = cache
         cache.clear()
         return cache
 
-    def for_prompt(self, owner: Hashable, length: int, limit: int) -> RowCache:
+    def for_prompt(
+        self,
+        owner: Hashable,
+        length: int,
+        limit: int,
+        kind: Callable[..., RowCache] = RowCache,
+    ) -> RowCache:
         """A cache to read one prompt of ``length`` tokens into, for a copy to be taken from.
 
         Args:
             owner: the model that reads it.
             limit: positions that the model has.
+            kind: the class of its caches.
         """
         if self.capturing is None or round_up(length) > min(LONGEST_CAPTURED_PROMPT, limit):
-            return RowCache(1, length)
+            return kind(1, length)
         if owner not in self._prompts:
-            self._prompts[owner] = RowCache(1, LONGEST_CAPTURED_PROMPT, Steps(self.capturing))
+            self._prompts[owner] = kind(1, LONGEST_CAPTURED_PROMPT, Steps(self.capturing))
         return self._prompts[owner]
 
     def steps(self, owner: nn.Module, num_rows: int) -> Steps:

@@ -2,7 +2,8 @@
 
 The host keeps the tokens; a forward gets a small tensor of the last few. Slot b's committed tokens
 are the prompt and the output so far, and the target's cache holds all of them *but the last*, which
-every forward reads first. An empty slot holds two padding tokens so that shapes stay fixed.
+every forward reads first. Where an encoder reads the prompt, a decoder's start tokens stand in its
+place. An empty slot holds two padding tokens so that shapes stay fixed.
 """
 
 from __future__ import annotations
@@ -21,17 +22,29 @@ class Row:
     """One slot's sequence.
 
     Attributes:
-        tokens: prompt and output so far.
-        prompt_length: how many of them are prompt.
+        tokens: prompt, or start tokens, and output so far.
+        prompt_length: how many of them are no output.
+        source: the prompt where an encoder reads it; or empty.
         prompt_id: key of the row's random numbers.
         reference: a recorded greedy output of the same prompt, for replaying drafters; or empty.
     """
 
     tokens: list[int] = field(default_factory=lambda: [0, 0])
     prompt_length: int = 2
+    source: list[int] = field(default_factory=list)
     prompt_id: str = ""
     reference: list[int] = field(default_factory=list)
     active: bool = False
+
+    @property
+    def prompt(self) -> list[int]:
+        """What the models were asked."""
+        return self.source or self.tokens[: self.prompt_length]
+
+    @property
+    def text(self) -> list[int]:
+        """All that there is to copy from, the latest last."""
+        return self.source + self.tokens
 
     @property
     def output(self) -> list[int]:

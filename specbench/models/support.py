@@ -12,6 +12,7 @@ from collections.abc import Container
 from typing import Any
 
 from specbench.errors import SpecbenchError
+from specbench.weights.kinds import ENCODER_DECODERS
 
 _RECURRENT_TYPES = {
     "mamba", "mamba2", "falcon_mamba", "rwkv", "recurrent_gemma", "xlstm",
@@ -30,18 +31,19 @@ def require_rollback(config: Any, name: str) -> None:
     """
     text = config.get_text_config()
     kind = text.model_type
+    hint = "Use a decoder-only model with full attention and rotary or learned positions"
     if getattr(config, "is_encoder_decoder", False):
-        reason = "is an encoder-decoder, which the engine does not decode yet"
+        if kind in ENCODER_DECODERS:
+            return
+        reason = "is an encoder-decoder whose decoder the engine can't tell each row's positions"
+        hint = f"Of encoder-decoders it knows {', '.join(ENCODER_DECODERS)}"
     elif kind in _RECURRENT_TYPES or _has_recurrent_layers(text):
         reason = "keeps a recurrent state, which cannot be rolled back after a rejected draft"
     elif kind in _ALIBI_TYPES or getattr(text, "alibi", False):
         reason = "computes ALiBi biases from padding masks, which per-row lengths do not have"
     else:
         return
-    raise SpecbenchError(
-        f"{name} (model type {kind!r}) {reason}",
-        "Use a decoder-only model with full attention and rotary or learned positions",
-    )
+    raise SpecbenchError(f"{name} (model type {kind!r}) {reason}", hint)
 
 
 def context_limit(config: Any) -> int:
@@ -77,7 +79,8 @@ def cache_argument(accepted: Container[str], config: Any, name: str) -> str:
         SpecbenchError: it takes no cache, or no positions, which many a forward swallows silently.
     """
     found = [known for known in ("cache", "past_key_values") if known in accepted]
-    if found and "position_ids" in accepted:
+    told_otherwise = getattr(config, "is_encoder_decoder", False)  # where its tokens stand
+    if found and ("position_ids" in accepted or told_otherwise):
         return found[0]
     kind = config.get_text_config().model_type
     lacks = "positions, so rows can't have lengths of their own" if found else "key/value cache"
@@ -87,22 +90,26 @@ def cache_argument(accepted: Container[str], config: Any, name: str) -> str:
     )
 
 
-def unused_generation_settings(generation_config: Any) -> list[str]:
+def unused_generation_settings(generation_config: Any, honoured: Container[str] = ()) -> list[str]:
     """What a generation config asks for and the engine does not do, as ``name=value``.
 
     Temperature, top-k and top-p come from the command line and stop tokens are honoured. Processors
     that reshape logits by what was generated before (a repetition penalty) are left out of baseline
     and speculation alike, and are to be named in the record.
+
+    Args:
+        honoured: names of those that the target's wrapper takes care of.
     """
     found = []
     for name, neutral in _NEUTRAL_SETTINGS.items():
         value = getattr(generation_config, name, None)
-        if value is not None and value not in neutral:
+        if value is not None and value not in neutral and name not in honoured:
             found.append(f"{name}={value}")
     return found
 
 
 _NEUTRAL_SETTINGS: dict[str, tuple[Any, ...]] = {
+    "num_beams": (1,),
     "repetition_penalty": (1.0,),
     "encoder_repetition_penalty": (1.0,),
     "no_repeat_ngram_size": (0,),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from specbench.models.compiling import compiled
 from specbench.models.extents import round_up, sizes
 from specbench.models.support import cache_argument, context_limit, require_rollback
 from specbench.models.tree import Tree
+from specbench.workloads.prompt import PromptForm
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,31 @@ class Output:
     hidden: dict[int, Tensor]
 
 
+class Layout(NamedTuple):
+    """Where a prompt goes.
+
+    Attributes:
+        context: what a row holds before its output: the prompt, or a decoder's start tokens.
+        source: what an encoder reads: the prompt, or nothing.
+    """
+
+    context: Sequence[int]
+    source: Sequence[int] = ()
+
+
 @dataclass(frozen=True)
 class Prefill:
     """A prompt that has been read.
 
     Attributes:
+        layout: where it went.
         snapshot: its K/V.
         logits: [V] after its last token.
         seconds: what reading it took.
         hidden: its states [P, H] for each layer that a drafter asks for.
     """
 
+    layout: Layout
     snapshot: Snapshot
     logits: Tensor
     seconds: float
@@ -60,7 +75,18 @@ class LanguageModel:
 
     Raises:
         SpecbenchError: its cache cannot be rolled back by length.
+
+    Attributes:
+        has_encoder: whether the prompt is read apart from the output.
+        cache_kind: the class of its caches.
+        honours: settings of its generation config that its logits or layout follow.
+        prompt_form: how prompts are put; see :data:`specbench.workloads.prompt.PromptForm`.
     """
+
+    has_encoder: ClassVar[bool] = False
+    cache_kind: ClassVar[Callable[..., RowCache]] = RowCache
+    honours: frozenset[str] = frozenset()
+    prompt_form: PromptForm = "chat"
 
     def __init__(
         self,
@@ -106,7 +132,14 @@ class LanguageModel:
         return sum(p.numel() * p.element_size() for p in tensors.values())
 
     def new_cache(self, batch_size: int, capacity: int) -> RowCache:
-        return RowCache(batch_size, capacity)
+        return self.cache_kind(batch_size, capacity)
+
+    def layout(self, prompt: Sequence[int]) -> Layout:
+        """Where a prompt's tokens go."""
+        return Layout(prompt)
+
+    def show_source(self, prompt: Sequence[int], cache: RowCache) -> None:
+        """Let all rows of a cache see a prompt's source, where there is one."""
 
     @torch.inference_mode()
     def forward(

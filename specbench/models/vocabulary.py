@@ -45,3 +45,25 @@ def require_same_vocabulary(target: LanguageModel, drafter: LanguageModel) -> No
             f"{len(theirs)} tokens there, {len(ours)} here",
             hint,
         )
+
+
+def require_same_layout(target: LanguageModel, drafter: LanguageModel) -> None:
+    """Refuse a drafter that puts prompts elsewhere than the target, or begins outputs otherwise.
+
+    Raises:
+        SpecbenchError: one of the two has an encoder, or their start tokens differ.
+    """
+    if target.has_encoder != drafter.has_encoder:
+        with_one = target if target.has_encoder else drafter
+        raise SpecbenchError(
+            f"drafter {drafter.name} can't draft for target {target.name}: {with_one.name} alone"
+            " is an encoder-decoder",
+            "The drafter must be of the target's family",
+        )
+    ours, theirs = target.layout(()).context, drafter.layout(()).context
+    if list(ours) != list(theirs):
+        raise SpecbenchError(
+            f"drafter {drafter.name} begins its outputs behind the tokens {list(theirs)}, "
+            f"target {target.name} behind {list(ours)}",
+            "The drafter must be of the target's family",
+        )

@@ -28,6 +28,9 @@ drafter_weight_bytes per draft step (0 for a drafter without weights), drafter_o
 step drafts all tokens), drafter_kv_bytes_per_token of a cache of its own, and
 drafter_kv_read_bytes_per_token of whatever cache it reads.
 
+Of an encoder-decoder source_tokens, the mean of the prompts', and what each of them is in the
+caches that decoding reads: source_kv_bytes_per_token, drafter_source_kv_bytes_per_token.
+
 peak_bandwidth_bytes_per_s of a copy, peak_read_bytes_per_s, peak_flops_per_s;
 timing_s_per_step that the marks of a step take."""
 
@@ -91,12 +94,17 @@ def _parts(steps: Steps, cost: Cost) -> dict[str, Numbers] | None:
     every = weights - experts.num_bytes  # what each forward reads
     lookups = (cost.get("lookup_bytes") or 0.0) * steps.verified
     rows, written = steps.active_rows, cost.get("kv_written_bytes_per_token")
+    sources = rows * (cost.get("source_tokens") or 0.0)
+    drafter_sources = drafts * sources * (cost.get("drafter_source_kv_bytes_per_token") or 0.0)
     return {
         "weights": every + experts.read(steps.verified) + lookups,
-        "kv_read": kv * (steps.context - rows),  # the last committed token is not cached yet
+        "kv_read": kv * (steps.context - rows)  # the last committed token is not cached yet
+        + (cost.get("source_kv_bytes_per_token") or 0.0) * sources,
         # older records count the last committed token only, not the drafted ones behind it
         "kv_written": kv * rows if written is None else written * steps.verified,
-        "drafter": (drafter or 0.0) * drafts + _drafter_kv(cost) * _drafter_pairs(steps, drafts),
+        "drafter": (drafter or 0.0) * drafts
+        + _drafter_kv(cost) * _drafter_pairs(steps, drafts)
+        + drafter_sources,
     }
 
 
@@ -117,7 +125,8 @@ def _operations(steps: Steps, cost: Cost) -> float | None:
     if multiplied is None or per_pair is None:
         return None
     rows, width = steps.active_rows, steps.verified / steps.active_rows
-    pairs = width * (steps.context - rows) + rows * width * (width + 1) / 2
+    seen = steps.context - rows + rows * (cost.get("source_tokens") or 0.0)
+    pairs = width * seen + rows * width * (width + 1) / 2
     operations = OPERATIONS_PER_WEIGHT * multiplied * steps.verified + per_pair * pairs
     return float(operations.sum())
 

@@ -194,11 +194,10 @@ def _fitting(
     else:
         tokenizer, prompts = backend.tokenizer, workload.prompts
         token_ids = render_padded(prompt, turn, history, tokenizer, length, prompts)
-    need = len(token_ids) + room_needed(config)
-    if need > backend.context_limit:
+    misfit = backend.misfit(len(token_ids), room_needed(config))
+    if misfit is not None:
         raise SpecbenchError(
-            f"prompt {prompt.id!r} of {workload.name} has {len(token_ids)} tokens; with output and "
-            f"draft {need}, beyond the target's context of {backend.context_limit}",
+            f"prompt {prompt.id!r} of {workload.name} has {len(token_ids)} tokens; {misfit}",
             "Shorten the prompt, lower --max-new-tokens or --gamma, or use another target",
         )
     return token_ids

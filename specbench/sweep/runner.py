@@ -73,13 +73,14 @@ def run(config: SweepConfig, report: Reporter) -> Path:
             notices += [f"left out: {why}" for why in grid.reasons if why not in before]
             cells = [cell for cell in grid.cells if cell.backend == name]
             backend.check(cells)
-            refuse_long_prompts(config, backend, workloads, _contexts(cells))
+            put = [workload.put(backend.prompt_form) for workload in workloads]
+            refuse_long_prompts(config, backend, put, _contexts(cells))
             manifest = _manifest(config, grid, workloads, backend, threads)
             refuse_other_weights(config.folder, manifest.target, manifest.drafters)
             with opened(config, manifest) as writer:
                 while notices:  # once, and when nothing is left that could be refused
                     report.message(notices.pop(0))
-                _measure(config, grid, cells, workloads, backend, writer, report)
+                _measure(config, grid, cells, put, backend, writer, report)
         finally:
             backend.close()
     report.finished(config.folder)

@@ -76,6 +76,7 @@ def trace(config: SweepConfig, report: Reporter, run: Path | None = None) -> Pat
     backend = make_backend(config.backends[0])
     backend.load(engine_options(config), report.progress)
     try:
+        backend.refuse_traces()
         backend.check([_with(cell, text, 1) for cell in plain for text in gammas])
         refuse_long_prompts(config, backend, workloads)
         refuse_other_weights(config.folder, backend.target_facts, {})

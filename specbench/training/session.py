@@ -111,6 +111,11 @@ def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
         order.target, dtype="float32" if device == "cpu" else "auto", device=device,
         attention="auto", progress=loading,
     )  # fmt: skip
+    if loaded.model.config.is_encoder_decoder:
+        raise SpecbenchError(
+            f"--target {order.target!r} is an encoder-decoder, and none is trained for those",
+            "Draft with model:NAME, a smaller model of its family",
+        )
     target = LanguageModel(loaded.model, loaded.tokenizer, loaded.source.name)
     require_plain_head(target)
     if order.start is not None:  # what is wrong with it is said before answers are collected

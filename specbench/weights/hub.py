@@ -18,7 +18,7 @@ from specbench.errors import SpecbenchError
 from specbench.weights.progress import SILENT, Progress, tree_size, watch_size
 from specbench.weights.source import WEIGHT_PATTERNS, weight_files
 
-_SIDE_FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
+_SIDE_FILES = ("*.json", "*.jinja", "*.model", "*.spm", "*.txt", "*.tiktoken")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

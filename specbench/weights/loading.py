@@ -1,7 +1,7 @@
 """From what the user typed after ``--target`` to a loaded model and tokenizer.
 
 ``resolve`` (in ``finding``) says which files a name means; ``load_causal_lm`` loads them and
-refuses what is no decoder-only language model or is incomplete. Code that a checkpoint brings along
+refuses what generates no text token by token or is incomplete. Code that a checkpoint brings along
 is never run.
 
 >>> loaded = load_causal_lm(None, dtype="float32")            # doctest: +SKIP
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.weights import gguf
+from specbench.weights import gguf, hub
 from specbench.weights.borrowed import BORROWED, borrowed_tokenizer
 from specbench.weights.finding import resolve
+from specbench.weights.kinds import ENCODER_DECODERS, auto_class
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quiet_transformers
 from specbench.weights.shapes import find_shape
@@ -78,7 +79,7 @@ def load_causal_lm(
     attention: str = "auto",
     progress: Progress = SILENT,
 ) -> Loaded:
-    """Load a causal language model and its tokenizer.
+    """Load a causal language model, decoder-only or encoder-decoder, and its tokenizer.
 
     Args:
         name: hub name, folder, GGUF file, ``shape:NAME`` (random weights), or None for the embedded
@@ -153,7 +154,7 @@ def _check_attention(attention: str) -> None:
 
 
 def _config(source: ModelSource) -> Any:
-    """The configuration, checked to be a decoder-only language model's."""
+    """The configuration, checked to be a causal language model's."""
     from transformers import AutoConfig
 
     try:
@@ -190,17 +191,22 @@ def _config_error(source: ModelSource, error: Exception) -> SpecbenchError:
 
 
 def check_causal(config: Any, name: str) -> None:
-    """Refuse encoder-decoder and non-causal models by name.
+    """Refuse non-causal models, and encoder-decoders that are not known, by name.
 
     Raises:
-        SpecbenchError: the model is not a decoder-only language model.
+        SpecbenchError: the model does not generate text that the engine could roll back.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = config.model_type
-    hint = "The target must be a decoder-only causal language model"
     if getattr(config, "is_encoder_decoder", False):
-        raise SpecbenchError(f"{name!r} ({kind}) is an encoder-decoder model", hint)
+        if kind in ENCODER_DECODERS:
+            return
+        raise SpecbenchError(
+            f"{name!r} ({kind}) is an encoder-decoder model of a kind that is not known here",
+            f"Known: {', '.join(ENCODER_DECODERS)}",
+        )
+    hint = "The target must be a causal language model"
     architectures = list(getattr(config, "architectures", None) or [])
     causal = {
         head
@@ -287,9 +293,7 @@ def _attention(attention: str, config: Any) -> str:
 
 
 def _supports_sdpa(config: Any) -> bool:
-    from transformers import AutoModelForCausalLM
-
-    model_class = AutoModelForCausalLM._model_mapping[type(config)]
+    model_class = auto_class(config)._model_mapping[type(config)]
     return bool(getattr(model_class, "_supports_sdpa", False))
 
 
@@ -301,10 +305,9 @@ def _placement(device: Any) -> dict[str, Any]:
 def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, attention: str) -> Any:
     import torch
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
 
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = auto_class(config).from_pretrained(
             source.path,
             config=config,
             dtype=dtype,
@@ -339,6 +342,11 @@ def _tokenizer(source: ModelSource, config: Any) -> Any:
         return borrowed_tokenizer(config.get_text_config().vocab_size)
     try:
         return AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+    except ImportError as error:  # Marian's needs sentencepiece
+        raise SpecbenchError(
+            f"the tokenizer of {source.name!r} needs a package: {hub.short_reason(error)}",
+            "Install it beside specbench: pip install sentencepiece",
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecbenchError(
             f"the tokenizer of {source.name!r} can't be loaded from {source.path}: {error}",

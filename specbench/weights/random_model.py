@@ -20,17 +20,15 @@ from torch import nn
 
 from specbench.errors import SpecbenchError
 from specbench.measure.memory import available_bytes
+from specbench.weights.kinds import auto_class
 
 SEED = 0
 
 
 def count_parameters(config: Any) -> int:
     """Parameters of a transformers configuration, tied ones once."""
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
-    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     with torch.device("meta"):
-        model = kind.from_config(config)
+        model = auto_class(config).from_config(config)
     return sum(weight.numel() for weight in model.parameters())
 
 
@@ -40,19 +38,17 @@ def random_model(
     """A causal language model on its device.
 
     Args:
-        config: of a decoder-only model, as transformers has it.
+        config: as transformers has it.
         dtype, device, attention: of the model.
         name: how messages call it.
 
     Raises:
         SpecbenchError: the device has no room for its weights.
     """
-    from transformers import AutoModelForCausalLM
-
     needed = count_parameters(config) * dtype.itemsize
     require_room(needed, device, f"{name} in {str(dtype).removeprefix('torch.')}")
     with device, seeded(device):
-        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+        return auto_class(config).from_config(config, dtype=dtype, attn_implementation=attention)
 
 
 def require_room(needed_bytes: int, device: torch.device, what: str) -> None:

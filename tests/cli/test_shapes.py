@@ -276,7 +276,7 @@ def test_a_mistake_is_one_line(specbench: Command, home: Path, tmp_path: Path, c
 
 @pytest.mark.parametrize(
     ("target", "says"),
-    [("shape:llama-9b", "unknown shape 'llama-9b'"), ("shape:t5-xxl", "encoder-decoder")],
+    [("shape:llama-9b", "unknown shape 'llama-9b'"), ("shape:llama-9", "unknown shape 'llama-9'")],
 )
 def test_what_is_no_shape_is_one_line(
     specbench: Command, home: Path, tmp_path: Path, target: str, says: str

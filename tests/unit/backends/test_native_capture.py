@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,7 +178,8 @@ def test_what_captures_where():
         patched.setattr(_capturing, "CudaGraphs", Graphs)
 
         def by_of(device: torch.device, **options: bool) -> Any:
-            found = _capturing.capturing_for(device, EngineOptions(None, **options), SILENT)
+            target = SimpleNamespace(name="tiny", device=device, has_encoder=False)
+            found = _capturing.capturing_for(target, EngineOptions(None, **options), SILENT)
             return found and type(found.by)
 
         assert by_of(cpu) is None

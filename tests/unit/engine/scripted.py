@@ -15,7 +15,7 @@ from specbench.drafters.base import Draft, Drafter, Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.measure.clock import FakeClock
 from specbench.models.cache import RowCache
-from specbench.models.target import Output
+from specbench.models.target import Layout, Output
 
 VOCAB = 32
 
@@ -44,12 +44,16 @@ class ScriptedTarget:
     dtype = torch.float32
     stop_tokens: frozenset[int] = frozenset()
     context_limit = 1000
+    cache_kind = RowCache
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
 
     def new_cache(self, batch_size: int, capacity: int) -> RowCache:
         return RowCache(batch_size, capacity)
+
+    def layout(self, prompt: Sequence[int]) -> Layout:
+        return Layout(prompt)
 
     def forward(
         self, tokens: torch.Tensor, cache: RowCache, starts: Sequence[int], **_: object

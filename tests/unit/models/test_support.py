@@ -30,8 +30,8 @@ from tests.tiny import config, language_model
         ("bloom", {}, "ALiBi"),
         ("mpt", {}, "ALiBi"),
         ("falcon", {"alibi": True}, "ALiBi"),
-        ("t5", {}, "encoder-decoder"),
-        ("bart", {}, "encoder-decoder"),
+        ("pegasus", {}, "encoder-decoder"),
+        ("m2m_100", {}, "encoder-decoder"),
     ],
 )
 def test_what_cannot_be_rolled_back_is_refused(kind, options, reason):

@@ -211,7 +211,7 @@ def test_a_folder_without_a_tokenizer(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, "encoder-decoder"),
+        ({"model_type": "pegasus", "architectures": None}, "encoder-decoder"),
         (
             {"model_type": "bert", "architectures": ["BertForMaskedLM"]},
             "(BertForMaskedLM) is no causal language model",

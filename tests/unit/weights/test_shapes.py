@@ -238,7 +238,6 @@ def test_bytes_are_known_without_weights(bare: Path) -> None:
         ("shape:llama-3.1-8", "unknown shape 'llama-3.1-8'. Did you mean 'llama-3.1-8b'?"),
         ("shape:", "unknown shape ''"),
         ("shape:no/such/folder", "unknown shape 'no/such/folder'"),
-        ("shape:t5-xxl", "'shape:t5-xxl' (t5) is an encoder-decoder model"),
     ],
 )
 def test_what_is_no_shape_to_decode_with_is_one_line(name: str, says: str) -> None:
