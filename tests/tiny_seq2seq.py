@@ -107,7 +107,11 @@ def encoder_decoder(kind: str = "t5", **options: Any) -> EncoderDecoder:
 
 
 def generate_greedily(
-    target: LanguageModel, batch: Sequence[Request], length: int, stop_tokens: Sequence[int] = ()
+    target: LanguageModel,
+    batch: Sequence[Request],
+    length: int,
+    stop_tokens: Sequence[int] = (),
+    use_cache: bool = True,
 ) -> list[list[int]]:
     """What transformers' own ``generate`` says, one source at a time, without the start tokens."""
     outputs = []
@@ -118,6 +122,7 @@ def generate_greedily(
             attention_mask=torch.ones_like(source),
             max_new_tokens=length,
             do_sample=False,
+            use_cache=use_cache,
             eos_token_id=list(stop_tokens) or None,
             pad_token_id=0,
         )

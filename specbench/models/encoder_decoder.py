@@ -71,7 +71,6 @@ class EncoderDecoder(LanguageModel):
                 "Use a model of the same kind with one vocabulary",
             )
         self._decoder: nn.Module = model.get_decoder()
-        self._num_layers: int = self.config.num_hidden_layers
         self._positions: DecoderPositions = POSITIONS[self.config.model_type](self._decoder)
         self.start_tokens = _start_tokens(model, name)
         self.source_limit: int | None = getattr(self.config, "max_position_embeddings", None)
@@ -182,7 +181,7 @@ class EncoderDecoder(LanguageModel):
                 decoder_input_ids=tokens,
                 decoder_attention_mask=mask,
                 use_cache=True,
-                **{self._cache_argument: DecoderCache(cache, source is None, self._num_layers)},
+                **{self._cache_argument: DecoderCache(cache, known=source is None)},
                 **read,
             ).logits
         if self._never is not None:

@@ -114,13 +114,12 @@ class DecoderCache(EncoderDecoderCache):
     Args:
         cache: of the rows.
         known: whether sources have been read; if not, the forward reads one.
-        num_layers: of the decoder.
     """
 
-    def __init__(self, cache: SourceCache, known: bool, num_layers: int) -> None:
+    def __init__(self, cache: SourceCache, known: bool) -> None:
         super().__init__(cache, Sources(0))  # it would count the tokens of sources
         self.cross_attention_cache = cache.sources
-        self.is_updated = dict.fromkeys(range(num_layers), known)
+        self.is_updated = dict.fromkeys(range(len(cache.sources.layers) if known else 0), True)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """None of all rows: where tokens stand is told by specbench.models.decoder_positions."""

@@ -102,6 +102,22 @@ def test_both_attention_implementations(kind, attention):
     assert greedy_faults(generation.outputs, generate_greedily(target, batch, 10)) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "layers"),
+    [
+        ("t5", {"num_layers": 1, "num_decoder_layers": 3}),
+        ("bart", {"encoder_layers": 1, "decoder_layers": 3}),
+        ("marian", {"encoder_layers": 3, "decoder_layers": 1}),
+    ],
+)
+def test_encoder_and_decoder_of_different_depth(kind, layers):
+    target, batch = encoder_decoder(kind, **layers), requests(4, seed=5)
+    generation = run_cell(target, "ngram", batch, gamma=3, batch_size=3, max_new_tokens=10)
+    # transformers makes a cache of as many layers as the encoder has
+    expected = generate_greedily(target, batch, 10, use_cache=False)
+    assert greedy_faults(generation.outputs, expected) == []
+
+
 @pytest.mark.parametrize("kind", MAIN)
 def test_keys_and_values_after_a_rollback_are_those_of_a_fresh_prefill(kind):
     watch, generation = watch_caches(
