@@ -82,8 +82,11 @@ class Installed:
         if answer.returncode:
             last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
             raise SpecbenchError(f"there is no vLLM for {python} ({last})", _HINT)
-        found = json.loads(answer.stdout.splitlines()[-1])
-        return cls(python, found["version"], found["source"])
+        try:
+            found = json.loads(answer.stdout.splitlines()[-1])
+            return cls(python, found["version"], found["source"])
+        except (IndexError, ValueError, KeyError, TypeError):
+            raise SpecbenchError(f"--engine-python {python} is no Python", _HINT) from None
 
     def lacks(self, kind: str) -> str | None:
         """Why it can't draft with a kind of drafter; None if it can."""

@@ -11,6 +11,7 @@ from specbench.cli._output import (
     SYNTHETIC_NOTE,
     OutputFormat,
     beside_label,
+    by_task,
     number,
     print_context_note,
     print_csv,
@@ -45,8 +46,7 @@ def _print_tables(convention: str, rows: Sequence[ConventionRow]) -> None:
     names = short_names(row.key.drafter for row in rows)
     single = [name for name in rows[0].numbers if not _is_list(rows, name)]
     lists = [name for name in rows[0].numbers if name not in single]
-    for task in dict.fromkeys(row.key.setting.task for row in rows):
-        here = [row for row in rows if row.key.setting.task == task]
+    for task, here in by_task(rows, lambda row: row.key.setting).items():
         _print_one(f"{task}, as {convention} reports it", single, here, names)
         for name in lists:
             _print_one(f"{task}: {name}", [name], here, names, heading="")

@@ -20,6 +20,7 @@ from specbench.cli._output import (
     SYNTHETIC_NOTE,
     alpha_mark,
     beside_label,
+    by_task,
     form_notes,
     number,
     percent,
@@ -70,9 +71,8 @@ def print_fit(run: RunFit, detail: bool = False) -> None:
         detail: print every γ, and the tables of costs, predictions and depths.
     """
     names = short_names(group.key.drafter for group in run.groups)
-    for task in dict.fromkeys(group.key.setting.task for group in run.groups):
-        groups = [group for group in run.groups if group.key.setting.task == task]
-        _print_task(task, groups, names, detail)
+    for title, groups in by_task(run.groups, lambda group: group.key.setting).items():
+        _print_task(title, groups, names, detail)
     acceptance, gaps = (fold(run.groups, _APART) for fold in (fold_acceptance, fold_gaps))
     _print_verdicts("Is acceptance i.i.d., the same α at every position?", acceptance, names)
     _print_verdicts("Averaged over γ the closed form is", gaps, names)

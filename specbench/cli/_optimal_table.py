@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from specbench.analysis.shown.names import gamma_label, printable, short_names
+from specbench.analysis.shown.names import gamma_label, printable, short_names, task_title
 from specbench.cli._given_alpha_table import print_given_alphas
 from specbench.cli._optimal_server import print_server
 from specbench.cli._output import (
@@ -55,8 +55,12 @@ def print_answer(answer: Answer) -> None:
 
 
 def _print_policy(answer: Answer, names: Names) -> None:
-    rows = [row for decision in answer.decisions for row in _policy_rows(decision, names)]
-    print_table("What to use", _POLICY, rows, texts=_TEXTS)
+    engines = dict.fromkeys(decision.setting.backend for decision in answer.decisions)
+    for engine in engines:
+        here = [decision for decision in answer.decisions if decision.setting.backend == engine]
+        rows = [row for decision in here for row in _policy_rows(decision, names)]
+        title = task_title("What to use", engine, several=len(engines) > 1)
+        print_table(title, _POLICY, rows, texts=_TEXTS)
     print("best: how often nothing else is more than 1% faster if conversations are drawn")
     print("anew · loss: what one stands to lose against the best, on average")
     provisional = [str(decision.setting) for decision in answer.decisions if decision.provisional]

@@ -7,23 +7,39 @@ import itertools
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from specbench.analysis.shown.formats import FORM_MARKS as FORM_MARKS
+from specbench.analysis.shown.formats import SYNTHETIC_MARK as SYNTHETIC_MARK
 from specbench.analysis.shown.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
 from specbench.analysis.shown.formats import alpha_mark as alpha_mark
 from specbench.analysis.shown.formats import form_notes as form_notes
 from specbench.analysis.shown.formats import number as number
 from specbench.analysis.shown.formats import percent as percent
 from specbench.analysis.shown.formats import with_interval as with_interval
-from specbench.analysis.shown.names import broken, cut_in_middle
+from specbench.analysis.shown.names import broken, cut_in_middle, task_title
 from specbench.analysis.shown.names import printable as printable
 from specbench.errors import SpecbenchError
 
 _WIDTH, _WIDEST = 80, 400
 _LONGEST, _LONGEST_LABEL = 26, 60  # letters of a name: in a column of its own, over several lines
+
+
+Item = TypeVar("Item")
+
+
+class Placed(Protocol):
+    """What has a task and an engine."""
+
+    @property
+    def task(self) -> str:
+        """Its name."""
+
+    @property
+    def backend(self) -> str:
+        """The engine's name."""
 
 
 class OutputFormat(StrEnum):
@@ -74,6 +90,17 @@ def print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         text = f"note: {note}"
         print(wrapped(text, "") if sys.stderr.isatty() else printable(text), file=sys.stderr)
+
+
+def by_task(items: Iterable[Item], place: Callable[[Item], Placed]) -> dict[str, list[Item]]:
+    """Items by the title of their table: the task, with the engine where there are several."""
+    found = list(items)
+    several = len({place(item).backend for item in found}) > 1
+    titled: dict[str, list[Item]] = {}
+    for item in found:
+        here = place(item)
+        titled.setdefault(task_title(here.task, here.backend, several), []).append(item)
+    return titled
 
 
 def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:

@@ -15,9 +15,11 @@ import typer
 
 from specbench.cli._output import (
     FORMAT_METAVAR,
+    SYNTHETIC_MARK,
     SYNTHETIC_NOTE,
     OutputFormat,
     beside_label,
+    by_task,
     number,
     print_context_note,
     print_csv,
@@ -107,11 +109,10 @@ def _gate(ratio: Ratio) -> str:
 
 
 def _print_tables(comparison: Comparison) -> None:
-    for task in dict.fromkeys(cell.name.task for cell in comparison.cells):
+    for task, cells in by_task(comparison.cells, lambda cell: cell.name).items():
         lines: list[list[str]] = []
-        for cell in comparison.cells:
-            if cell.name.task == task:
-                lines += beside_label(cell.name.drafter, [_line(cell)], _LABEL_WIDTH)
+        for cell in cells:
+            lines += beside_label(cell.name.drafter, [_line(cell)], _LABEL_WIDTH)
         print_table(task, _HEADINGS, lines)
     print(printable(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding"))
     print("speedup, α, τ are ratios too; intervals and accepted / drafted: in JSON and CSV")
@@ -130,8 +131,13 @@ def _line(cell: ComparedCell) -> list[str]:
         number(speed.a, 1),
         number(speed.b, 1),
         _ratio(speed),
-        *(number(ratios[metric].ratio) for metric in _RATIOS),
+        *(_marked(metric, name.drafter) + number(ratios[metric].ratio) for metric in _RATIOS),
     ]
+
+
+def _marked(metric: Metric, drafter: str) -> str:
+    """The mark of what was set, not measured."""
+    return SYNTHETIC_MARK if metric == "alpha" and is_synthetic(drafter) else ""
 
 
 def _ratio(ratio: Ratio) -> str:

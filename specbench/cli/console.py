@@ -66,6 +66,7 @@ class LineReporter:
 
     def started(self, plan: PlanLike, done: int = 0) -> None:
         self._total, self._done = len(plan.cells), done
+        self._measured, self._began_s = 0, None  # every engine of a sweep starts anew
         there = f", {done} of them measured before" if done else ""
         self.message(f"{counted(self._total, 'cell')} to measure{there}")
 

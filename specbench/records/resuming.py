@@ -15,6 +15,9 @@ FOLDERS = ("requests", "rounds", "diagnostics", "figures")
 """What a run's folder holds beside its two files."""
 
 _MACHINE = ("git", "packages", "device", "target")
+_TIMED = ("swapped_linear_rows", "swapped_linear_columns")
+"""Facts of a target that are timed anew at every load: they tell of no other target."""
+
 _SHARED = ("device", "target", "drafters", "servers")
 """What the engines of one run tell together: a server leaves out what it does not know."""
 
@@ -47,6 +50,7 @@ def continued(old: Manifest, new: Manifest, folder: Path) -> Manifest:
             or old.read_bandwidth_bytes_per_s,
             "matmul_flops_per_s": new.matmul_flops_per_s or old.matmul_flops_per_s,
             "timing": new.timing or old.timing,
+            "captured": new.captured or old.captured,
         }
     )
 
@@ -71,9 +75,15 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
+def _lasting(facts: Any) -> Any:
+    if not isinstance(facts, dict):
+        return facts
+    return {name: value for name, value in facts.items() if name not in _TIMED}
+
+
 def _differ(old: Manifest, new: Manifest, name: str) -> bool:
     """Whether a fact changed; a server leaves out what it does not know."""
-    before, now = getattr(old, name), getattr(new, name)
+    before, now = (_lasting(getattr(manifest, name)) for manifest in (old, new))
     if not old.servers and not new.servers:
         return bool(before != now)
     before, now = before or {}, now or {}

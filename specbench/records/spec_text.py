@@ -44,3 +44,12 @@ def draft_form(text: str) -> DraftForm:
 def is_synthetic(text: str) -> bool:
     """Whether a drafter's acceptance is set by whoever writes the SPEC, not measured."""
     return split_spec(text)[0].partition(":")[0] == "synthetic"
+
+
+def set_alpha(text: str) -> float:
+    """The acceptance that a synthetic drafter's SPEC sets.
+
+    >>> set_alpha("synthetic:0.8,cost=ngram")
+    0.8
+    """
+    return float(split_spec(text)[0].partition(":")[2])

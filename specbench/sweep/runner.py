@@ -122,7 +122,9 @@ def _measure(
         first = block_cells[0]
         requests = maker.of(by_name[first.task], first.context_length)
         runner.run(block_cells, for_batch(requests, first.batch_size), turn)
-        if backend.captured != writer.manifest.captured:  # known from the first warm-up on
+        if (
+            backend.captured and backend.captured != writer.manifest.captured
+        ):  # known from the first warm-up on
             writer.manifest.captured = backend.captured
             writer.write_manifest()
     writer.manifest.servers = {**writer.manifest.servers, **backend.server_facts}

@@ -45,7 +45,12 @@ def random_model(
     Raises:
         SpecbenchError: the device has no room for its weights.
     """
-    needed = count_parameters(config) * dtype.itemsize
+    try:
+        needed = count_parameters(config) * dtype.itemsize
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise SpecbenchError(
+            f"no model can be made of the config.json of {name}: {error}", "Mend its dimensions"
+        ) from error
     require_room(needed, device, f"{name} in {str(dtype).removeprefix('torch.')}")
     with device, seeded(device):
         return auto_class(config).from_config(config, dtype=dtype, attn_implementation=attention)

@@ -105,7 +105,7 @@ def test_speculation_samples_from_the_model(kind, spec, sampling):
     assert min(values) > SOUND
 
 
-@pytest.mark.parametrize(("batch_size", "count"), [(1, 150), (3, 300)])
+@pytest.mark.parametrize(("batch_size", "count"), [(1, 400), (3, 400)])
 @pytest.mark.parametrize("spec", DRAFTERS)
 def test_small_batches(spec, batch_size, count):
     _, values = p_values("t5", spec, 2, PLAIN, count, batch_size)

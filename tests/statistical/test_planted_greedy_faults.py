@@ -301,7 +301,9 @@ def test_a_hole_in_the_drafters_cache(monkeypatch):
 
 
 def test_a_drafter_that_keeps_its_rejected_keys(monkeypatch):
-    monkeypatch.setattr(Caches, "take", lambda self, owner, rows, slots: KeepsRejected(rows, slots))
+    monkeypatch.setattr(
+        Caches, "take", lambda self, owner, rows, slots, *_: KeepsRejected(rows, slots)
+    )
     watch, generation = cache_check("model:near")
     assert greedy_faults(generation.outputs, expected()) == []
     assert watch.drafter_gap > 1e-2

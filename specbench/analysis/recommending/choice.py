@@ -20,7 +20,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,9 @@ from specbench.analysis.fitted import GroupFit
 from specbench.analysis.pooling import DIVERGED, Setting
 from specbench.analysis.recommending.candidates import Candidate, Field
 from specbench.analysis.recommending.output_length import BreakEven, break_even
+from specbench.analysis.rounds.model import RoundModel
 from specbench.analysis.shown.names import counted, with_gamma
+from specbench.records.spec_text import set_alpha
 from specbench.records.summary import FEW_PROMPTS
 from specbench.theory.clusters import Numbers
 
@@ -154,9 +157,24 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
 
 
 def at_given_alpha(candidates: Sequence[Candidate]) -> Choice:
-    """The best gamma of a synthetic drafter, if its alpha were that of a real one."""
-    best = preferred(candidates)
+    """The best gamma of a synthetic drafter, if its alpha were that of a real one.
+
+    A few rounds of a coin don't have its chance, so speedups are those of the alpha that was set.
+    """
+    best = preferred([_as_set(candidate) for candidate in candidates])
     return Choice(best) if best.speedup > 1.0 else Choice(None, best, "no gain at any gamma")
+
+
+def _as_set(candidate: Candidate) -> Candidate:
+    """A synthetic candidate with the tokens of the alpha that was set, at the measured costs."""
+    model = candidate.group.model
+    if not isinstance(model, RoundModel):
+        return candidate
+    given = replace(model, alpha=set_alpha(candidate.group.key.drafter), acceptance=None)
+    factor = given.at(candidate.gamma).speedup / model.at(candidate.gamma).speedup
+    ends = candidate.ci and (candidate.ci[0] * factor, candidate.ci[1] * factor)
+    drawn = partial(np.add, candidate.logs, math.log(factor))
+    return replace(candidate, speedup=candidate.speedup * factor, ci=ends, drawn=drawn)
 
 
 def preferred(candidates: Sequence[Candidate]) -> Candidate:

@@ -132,5 +132,18 @@ def load_label(batch_size: int, request_rate: float = 0.0) -> str:
 
 
 def engine_label(backend: str) -> str:
-    """An engine without its options, e.g. ``openai:URL`` without the baseline's URL."""
-    return backend.partition(",")[0]
+    """An engine; of a server without its options, e.g. without the baseline's URL.
+
+    >>> engine_label("openai:http://a,baseline=http://b"), engine_label("hf-assisted,defaults")
+    ('openai:http://a', 'hf-assisted,defaults')
+    """
+    return backend.partition(",")[0] if ":" in backend else backend
+
+
+def task_title(task: str, backend: str, several: bool) -> str:
+    """A task as tables name it, with its engine where there are several.
+
+    >>> task_title("code", "native", True), task_title("code", "native", False)
+    ('code, native', 'code')
+    """
+    return f"{task}, {engine_label(backend)}" if several else task
