@@ -43,8 +43,8 @@ class Row:
 
     @property
     def text(self) -> list[int]:
-        """All that there is to copy from, the latest last."""
-        return self.source + self.tokens
+        """All that there is to copy from, the latest last; not to be changed."""
+        return self.source + self.tokens if self.source else self.tokens
 
     @property
     def output(self) -> list[int]:
