@@ -13,6 +13,7 @@ from specbench.backends.base import Divergence, TieMeasure
 from specbench.backends.native import NativeBackend
 from specbench.engine.request import Limits, Request
 from specbench.records.schema import Cell
+from tests.tiny_seq2seq import encoder_decoder
 from tests.tiny_target import PROMPTS
 
 Load = Callable[..., NativeBackend]
@@ -100,7 +101,9 @@ def test_the_gap_is_from_the_best_token_to_the_worse_of_the_two(load: Load):
 def test_the_noise_is_at_least_the_last_place_of_a_logit(
     load: Load, dtype: str, monkeypatch: pytest.MonkeyPatch
 ):
-    def never_rounding(model: object, context: list[int], start: int, *_: int) -> torch.Tensor:
+    def never_rounding(
+        model: object, prompt: object, context: list[int], start: int, *_: int
+    ) -> torch.Tensor:
         return torch.linspace(-4.0, 3.0, 259).expand(len(context) - start, -1)
 
     backend = load(dtype)
@@ -112,7 +115,9 @@ def test_the_noise_is_at_least_the_last_place_of_a_logit(
 def test_what_the_dtype_itself_is_wrong_by_counts_where_the_gap_is_from_float32(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ):
-    def reading(model: object, context: list[int], start: int, *_: int) -> torch.Tensor:
+    def reading(
+        model: object, prompt: object, context: list[int], start: int, *_: int
+    ) -> torch.Tensor:
         off_by = 0.0 if model is backend.target else 0.5
         return torch.linspace(-4.0, 3.0, 259).expand(len(context) - start, -1) + off_by
 
@@ -164,3 +169,16 @@ def test_the_target_itself_stays_as_it_was(load: Load):
     assert backend.target.dtype == torch.bfloat16
     assert {p.dtype for p in backend.target.model.parameters()} == {torch.bfloat16}
     assert backend.greedy_outputs([asked], Limits(8)) == before
+
+
+def test_the_gap_of_an_encoder_decoder_is_seen_from_its_source():
+    target, prompt = encoder_decoder("t5"), [9, 8, 7, 5]
+    cache = target.new_cache(1, 3)
+    target.show_source(prompt, cache)
+    logits = target.forward(torch.tensor([[0, 5, 6]]), cache, [0]).logits[0, -1]
+    first, second = logits.topk(2).indices.tolist()
+    measured = TieMeter(target).measure(
+        Divergence(Request("p", "c", prompt), [5, 6], (first, second)), num_verified=3, batch_size=2
+    )
+    assert measured.gap == pytest.approx((logits[first] - logits[second]).item(), abs=1e-5)
+    assert 0 < measured.noise < 1e-4
