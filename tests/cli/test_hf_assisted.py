@@ -48,6 +48,13 @@ def test_one_run_holds_both_engines_and_their_acceptance_is_the_same(
     fit = specbench("fit", str(tmp_path / "run"))
     assert fit.code == 0, fit.err
     assert "numbers that cannot be" not in fit.out + fit.err
+    chosen = specbench("optimal-gamma", str(tmp_path / "run")).out
+    compared = specbench("compare", str(tmp_path / "run"), str(tmp_path / "run")).out.splitlines()
+    for engine in ("native", "hf-assisted"):
+        assert f"mine, {engine}: fitted, over all γ" in fit.out
+        assert f"What to use, {engine}" in chosen
+        assert f"mine, {engine}" in compared
+    assert "another target" not in result.err  # the same one was loaded twice
 
 
 def test_the_librarys_own_settings_are_told_by_every_cell_that_they_bias(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specbench.backends._vllm_options import Installed, Options, refusal
 from specbench.drafters.spec import parse_spec
+from specbench.errors import SpecbenchError
 
 REFUSED = 'METHODS = "ngram", "draft_model"\nraise ValueError("draft model is not supported yet")'
 
@@ -58,3 +60,11 @@ def test_a_method_that_is_named_and_refused_is_lacking():
 )
 def test_what_vllm_has_no_option_for_is_refused(text: str, reason: str):
     assert reason in str(refusal(parse_spec(text)))
+
+
+def test_a_program_that_is_no_python_is_named(tmp_path: Path):
+    silent = tmp_path / "python"
+    silent.write_text("#!/bin/sh\n", encoding="utf-8")
+    silent.chmod(0o755)
+    with pytest.raises(SpecbenchError, match="is no Python"):
+        Installed.find(str(silent))

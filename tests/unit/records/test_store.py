@@ -119,6 +119,23 @@ def test_resuming_keeps_cells_and_says_what_changed(folder: Path) -> None:
     assert manifest.warnings[2].endswith("with another device")
 
 
+def test_what_is_timed_anew_at_every_load_is_no_other_target(folder: Path) -> None:
+    for rows in ([2, 3], [4]):
+        target = {"name": "tiny", "swapped_linear_rows": rows, "swapped_linear_columns": [rows]}
+        with RunWriter.open(folder, samples.manifest(target=target), resume=True) as writer:
+            assert not any("with another" in text for text in writer.manifest.warnings)
+    other = samples.manifest(target={"name": "tiny", "dtype": "float16"})
+    with RunWriter.open(folder, other, resume=True) as writer:
+        assert writer.manifest.warnings[-1].endswith("with another target")
+
+
+def test_what_was_captured_before_is_kept(folder: Path) -> None:
+    facts = {"captured": {"tiny": 12}, "eager": {}}
+    RunWriter.open(folder, samples.manifest(captured=facts)).close()
+    with RunWriter.open(folder, samples.manifest(), resume=True) as writer:
+        assert writer.manifest.captured == facts
+
+
 def test_resuming_nothing_starts_and_says_so(folder: Path) -> None:
     with RunWriter.open(folder, samples.manifest(), resume=True) as writer:
         assert any("nothing to resume" in text for text in writer.manifest.warnings)

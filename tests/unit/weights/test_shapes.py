@@ -257,6 +257,13 @@ def test_a_config_that_is_no_language_models_is_refused(bare: Path) -> None:
         load_causal_lm(f"shape:{bare}", device="cpu")
 
 
+def test_dimensions_that_make_no_model_are_named(bare: Path) -> None:
+    config = json.loads((bare / "config.json").read_text(encoding="utf-8"))
+    (bare / "config.json").write_text(json.dumps({**config, "vocab_size": -1}), encoding="utf-8")
+    with pytest.raises(SpecbenchError, match=r"no model can be made of the config\.json of"):
+        load_causal_lm(f"shape:{bare}", device="cpu")
+
+
 class TestBorrowedTokenizer:
     """SmolLM2's ids in vocabularies of other sizes."""
 
