@@ -24,17 +24,18 @@ class Row:
     Attributes:
         tokens: prompt, or start tokens, and output so far.
         prompt_length: how many of them are no output.
-        source: the prompt where an encoder reads it; or empty.
         prompt_id: key of the row's random numbers.
         reference: a recorded greedy output of the same prompt, for replaying drafters; or empty.
+        active: whether a prompt is being continued.
+        source: the prompt where an encoder reads it; or empty.
     """
 
     tokens: list[int] = field(default_factory=lambda: [0, 0])
     prompt_length: int = 2
-    source: list[int] = field(default_factory=list)
     prompt_id: str = ""
     reference: list[int] = field(default_factory=list)
     active: bool = False
+    source: list[int] = field(default_factory=list)
 
     @property
     def prompt(self) -> list[int]:

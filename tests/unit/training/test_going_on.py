@@ -33,7 +33,7 @@ STEPS = Budget(minutes=None, steps=20, tokens_per_step=300)
 @pytest.fixture(autouse=True)
 def _no_tokenizer(monkeypatch: pytest.MonkeyPatch):
     """The target has none, so neither have its draft models."""
-    monkeypatch.setattr("specbench.weights.loading._tokenizer", lambda source: None)
+    monkeypatch.setattr("specbench.weights.loading._tokenizer", lambda *_: None)
 
 
 def split() -> Split:
