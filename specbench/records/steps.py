@@ -59,9 +59,11 @@ def all_steps(rounds: Columns) -> Steps:
     start = np.flatnonzero(np.diff(step[order], prepend=-1))
     first = order[start]
     one_row_each = start.size == step.size
+    in_order = one_row_each and bool(np.all(np.diff(step) > 0))
 
     def once(name: str) -> Numbers:
-        return np.asarray(numbers(rounds, name)[first])
+        found = numbers(rounds, name)
+        return found if in_order else np.asarray(found[first])
 
     def gathered(how: np.ufunc, name: str) -> Numbers:
         if one_row_each:
