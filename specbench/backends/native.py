@@ -28,7 +28,7 @@ from specbench.models.encoder_decoder import EncoderDecoder, wrapped
 from specbench.models.few_rows import use_fast_order
 from specbench.models.grouped import group_queries
 from specbench.models.rows import Rows
-from specbench.models.support import unused_generation_settings
+from specbench.models.support import require_rollback, unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
 from specbench.records.schema import Cell
 from specbench.records.traces import TracedText
@@ -51,6 +51,7 @@ class NativeBackend(Backend):
             device=options.device,
             attention=options.attention,
             progress=progress,
+            check=require_rollback,
         )
         name = loaded.source.name
         self.target = wrapped(loaded.model, loaded.vocabulary, name)
@@ -193,6 +194,7 @@ class NativeBackend(Backend):
             device=self.device,
             attention=self._options.attention,
             progress=self._progress,
+            check=require_rollback,
         )
         use_fast_order(loaded.model)
         source = loaded.source

@@ -1,9 +1,8 @@
 """Which models can be rolled back by length, and up to which context; the others by name.
 
-Speculation takes tokens back. With full attention that is free: K/V lies at slot = position and the
-next forward overwrites it. A recurrent state cannot be taken back, and a sliding window that has
-begun to drop keys cannot either, so such models are refused, or limited to contexts inside the
-window, where a window changes nothing.
+Speculation takes tokens back. With attention that is free: K/V lies at slot = position, the next
+forward overwrites it, and windows stand in the mask. A recurrent state cannot be taken back, and
+positions that are not each row's own make rows of a batch wrong, so such models are refused.
 """
 
 from __future__ import annotations
@@ -12,59 +11,58 @@ from collections.abc import Container
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.weights.kinds import ENCODER_DECODERS
+from specbench.models.families import Refused, Runs, behaviour_of
+from specbench.models.windows import FULL, SLIDING, layer_windows
 
-_RECURRENT_TYPES = {
-    "mamba", "mamba2", "falcon_mamba", "rwkv", "recurrent_gemma", "xlstm",
-    "jamba", "bamba", "zamba", "zamba2", "nemotron_h", "falcon_h1", "granitemoehybrid",
-    "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe", "minimax", "kimi_linear", "plamo2",
-}  # fmt: skip
-_ALIBI_TYPES = {"bloom", "mpt"}
-_FULL_ATTENTION = {"full_attention", "attention"}
+_ATTENTION = {FULL, SLIDING, "attention"}
+_HINT = "Llama, Qwen3, Mistral, Gemma 2 and many others run: docs/models.md lists them"
 
 
 def require_rollback(config: Any, name: str) -> None:
-    """Refuse a model whose cache cannot be rolled back by a smaller length.
+    """Refuse a model that the engine could not decode, or not rightly; its config is enough.
 
     Raises:
         SpecbenchError: naming the model, its type and the reason.
     """
+    behaviour = behaviour_by_config(config)
+    if isinstance(behaviour, Refused):
+        kind = config.get_text_config().model_type
+        raise SpecbenchError(f"{name} (model type {kind!r}) {behaviour}", _HINT)
+
+
+def behaviour_by_config(config: Any) -> Runs | Refused:
+    """What a model's cache and positions do: by what its config says, then by its family."""
     text = config.get_text_config()
-    kind = text.model_type
-    hint = "Use a decoder-only model with full attention and rotary or learned positions"
+    behaviour = behaviour_of(text.model_type)
     if getattr(config, "is_encoder_decoder", False):
-        if kind in ENCODER_DECODERS:
-            return
-        reason = "is an encoder-decoder whose decoder the engine can't tell each row's positions"
-        hint = f"Of encoder-decoders it knows {', '.join(ENCODER_DECODERS)}"
-    elif kind in _RECURRENT_TYPES or _has_recurrent_layers(text):
-        reason = "keeps a recurrent state, which cannot be rolled back after a rejected draft"
-    elif kind in _ALIBI_TYPES or getattr(text, "alibi", False):
-        reason = "computes ALiBi biases from padding masks, which per-row lengths do not have"
-    else:
-        return
-    raise SpecbenchError(f"{name} (model type {kind!r}) {reason}", hint)
+        return behaviour if behaviour is Runs.ENCODER_DECODER else Refused.ENCODER_DECODER
+    kinds = set(getattr(text, "layer_types", None) or ())
+    if getattr(text, "alibi", False):
+        return Refused.ALIBI
+    if behaviour in (Refused.UNKNOWN, *Runs) and kinds - _ATTENTION:
+        chunked = any("chunked" in kind for kind in kinds)
+        return Refused.CHUNKED if chunked else Refused.RECURRENT
+    if (
+        isinstance(behaviour, Runs)
+        and behaviour is not Runs.WINDOW
+        and SLIDING in layer_windows(text)
+    ):
+        return Refused.WINDOW
+    return behaviour
 
 
 def context_limit(config: Any) -> int:
-    """The most positions a row may use: the position range, and the window if there is one.
+    """The most positions a row may use: the position range, and a window that no mask can hold.
 
-    Inside the window a sliding-window model is a full-attention model; beyond it, rolled-back keys
-    would be gone, so the engine does not go there. Nor where LongRoPE exchanges all frequencies: a
-    draft of one row that reaches that length would change what every row computes.
+    Nor may rows go where LongRoPE exchanges all frequencies: a draft of one row that reaches that
+    length would change what every row computes.
     """
     text = config.get_text_config()
     limit = int(getattr(text, "max_position_embeddings", None) or 1 << 30)
     limit = min([limit, *_longrope_lengths(text)])
-    window = getattr(text, "sliding_window", None)
-    slides = getattr(text, "use_sliding_window", True)
-    layer_types = getattr(text, "layer_types", None)
-    if layer_types is not None:
-        slides = any("sliding" in kind or "chunked" in kind for kind in layer_types)
-        window = window or getattr(text, "attention_chunk_size", None)
-    if "local" in (getattr(text, "attention_layers", None) or []):  # GPT-Neo
-        window = text.window_size
-    return min(limit, int(window)) if window and slides else limit
+    if "local" in (getattr(text, "attention_layers", None) or []):  # GPT-Neo's own window
+        limit = min(limit, int(text.window_size))
+    return limit
 
 
 def cache_argument(accepted: Container[str], config: Any, name: str) -> str:
@@ -86,7 +84,7 @@ def cache_argument(accepted: Container[str], config: Any, name: str) -> str:
     lacks = "positions, so rows can't have lengths of their own" if found else "key/value cache"
     raise SpecbenchError(
         f"{name} (model type {kind!r}) takes no {lacks}",
-        "Use a decoder-only model with full attention and rotary or learned positions",
+        _HINT,
     )
 
 
@@ -141,11 +139,3 @@ def _longrope_lengths(text: Any) -> list[int]:
         for setting in settings
         if setting.get("rope_type") == "longrope"
     ]
-
-
-def _has_recurrent_layers(text: Any) -> bool:
-    """Whether the config lists layers that are neither full nor windowed attention."""
-    for kind in getattr(text, "layer_types", None) or []:
-        if kind not in _FULL_ATTENTION and "sliding" not in kind and "chunked" not in kind:
-            return True
-    return False

@@ -20,6 +20,7 @@ from specbench.models.compiling import compiled
 from specbench.models.extents import round_up, sizes
 from specbench.models.support import cache_argument, context_limit, require_rollback
 from specbench.models.tree import Tree
+from specbench.models.windows import layer_windows, masks_by_layer, open_own_windows
 from specbench.workloads.prompt import PromptForm
 
 
@@ -103,6 +104,8 @@ class LanguageModel:
         self.config = model.config.get_text_config()
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         self.context_limit: int = context_limit(model.config)
+        self._windows = layer_windows(model.config)
+        open_own_windows(model)
         self.device: torch.device = model.get_output_embeddings().weight.device
         self.dtype: torch.dtype = model.get_output_embeddings().weight.dtype
         accepted = inspect.signature(model.forward).parameters
@@ -247,25 +250,31 @@ class LanguageModel:
 
     def _place(
         self, start: Tensor, extent: int, tokens: Tensor, tree: Tree | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | dict[str, Tensor]]:
         """Positions [B, S] of tokens whose rows start at slots [B], and what they see of a cache.
 
-        The mask [B, 1, S, extent] is added to attention scores.
+        A mask [B, 1, S, extent] is added to attention scores; there is one per kind of layer if
+        kinds differ.
         """
         width = tokens.shape[1]
         if tree is None:
+            slots = torch.arange(extent, device=tokens.device)[None]
             positions = start[:, None] + torch.arange(width, device=tokens.device)
-            return positions, self._mask(positions, extent)
-        roots = start - (tree.depths.shape[1] - width)
-        mask = self._additive(~tree.visible(roots, extent, width))
-        return roots[:, None] + tree.depths[:, -width:], mask
+            visible = slots[:, None] <= positions[:, :, None]
+        else:
+            roots = start - (tree.depths.shape[1] - width)
+            slots = tree.positions(roots, extent)
+            positions = roots[:, None] + tree.depths[:, -width:]
+            visible = tree.visible(roots, extent, width)
+        masks = masks_by_layer(self._windows, visible, positions, slots, self._additive)
+        return positions, masks
 
     def _read(
         self,
         call: Callable[..., Any],
         tokens: Tensor,
         positions: Tensor,
-        mask: Tensor,
+        mask: Tensor | dict[str, Tensor],
         cache: RowCache,
         keep: int | Tensor,
         layers: Sequence[int],
@@ -286,11 +295,6 @@ class LanguageModel:
             **{self._cache_argument: cache},
         )
         return [outputs.logits, *(outputs.hidden_states[layer] for layer in layers)]
-
-    def _mask(self, positions: Tensor, extent: int) -> Tensor:
-        """[B, 1, S, extent], added to attention scores: 0 where slot <= own position, else -inf."""
-        slots = torch.arange(extent, device=positions.device)
-        return self._additive(slots > positions[:, :, None])
 
     def _additive(self, hidden: Tensor) -> Tensor:
         """[B, 1, S, extent] from booleans [B, S, extent]: 0, or the lowest number where hidden."""

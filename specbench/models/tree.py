@@ -92,3 +92,15 @@ class Tree:
         at = nodes.clamp(0, num_nodes - 1)[:, None].expand(-1, last, -1)
         ancestor = self.ancestors[:, -last:].gather(2, at)  # [B, last, extent]
         return (nodes < 0)[:, None] | (inside[:, None] & ancestor)
+
+    def positions(self, roots: Tensor, extent: int) -> Tensor:
+        """[B, extent] the position of what lies in each slot; behind the nodes any number.
+
+        Args:
+            roots: [B] the slot, and so the position, of each row's root.
+            extent: slots that attention covers.
+        """
+        slots = torch.arange(extent, device=roots.device)
+        nodes = slots - roots[:, None]  # [B, extent]
+        depths = self.depths.gather(1, nodes.clamp(0, self.depths.shape[1] - 1))
+        return torch.where(nodes > 0, roots[:, None] + depths, slots)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
+from specbench.models.support import require_rollback
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.training.batches import Batch
@@ -72,7 +73,9 @@ class DraftModelTrainee(Trainee):
         self._rare = is_rare.nonzero().squeeze(1)
 
     def start_from(self, name: str) -> None:
-        loaded = load_causal_lm(name, dtype="float32", device=str(self.device))
+        loaded = load_causal_lm(
+            name, dtype="float32", device=str(self.device), check=require_rollback
+        )
         # a copy, because a LanguageModel may change how its model computes
         drafter = LanguageModel(copy.deepcopy(loaded.model), loaded.tokenizer, name)
         require_same_vocabulary(self.target, drafter)

@@ -12,6 +12,7 @@ import torch
 
 from specbench.errors import SpecbenchError
 from specbench.measure.device import resolve
+from specbench.models.support import require_rollback
 from specbench.models.target import LanguageModel
 from specbench.training import generate
 from specbench.training.batches import Split
@@ -109,7 +110,7 @@ def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
     device = resolve(order.device)
     loaded = load_causal_lm(
         order.target, dtype="float32" if device == "cpu" else "auto", device=device,
-        attention="auto", progress=loading,
+        attention="auto", progress=loading, check=require_rollback,
     )  # fmt: skip
     if loaded.model.config.is_encoder_decoder:
         raise SpecbenchError(

@@ -12,6 +12,7 @@ is never run.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from specbench.weights.source import DEFAULT_NAME, ModelSource
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
 
+ConfigCheck = Callable[[Any, str], None]
 ATTENTIONS = ("auto", "sdpa", "eager")
 
 
@@ -78,6 +80,7 @@ def load_causal_lm(
     device: str = "auto",
     attention: str = "auto",
     progress: Progress = SILENT,
+    check: ConfigCheck | None = None,
 ) -> Loaded:
     """Load a causal language model, decoder-only or encoder-decoder, and its tokenizer.
 
@@ -89,6 +92,8 @@ def load_causal_lm(
         device: ``auto`` (``cuda`` if there is one), or a torch device.
         attention: ``auto`` (``sdpa`` where the architecture has it, else ``eager``), or either.
         progress: where notes and bars go.
+        check: given the config and the name before weights are read, raises what stands against
+            the model; not called for a GGUF file, whose config is made with its weights.
 
     Raises:
         SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device.
@@ -105,6 +110,8 @@ def load_causal_lm(
             notices.extend(loaded.notices)
         else:
             config = _config(source)
+            if check is not None:
+                check(config, source.name)
             chosen, notice = _dtype(dtype, config, torch_device)
             notices.extend(notice)
             used = _attention(attention, config)

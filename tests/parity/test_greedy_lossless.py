@@ -184,12 +184,22 @@ def test_tied_embeddings():
     assert greedy_faults(generation.outputs, expected) == []
 
 
-def test_a_window_that_the_text_stays_inside_changes_nothing():
-    target = language_model("mistral", sliding_window=64)
-    batch = requests(4, seed=5)
-    expected = hugging_face_greedy(target, batch, 20)
-    assert target.context_limit == 64
-    for spec in (None, "ngram", "early-exit:1"):
-        gamma = 0 if spec is None else 3
-        generation = run_cell(target, spec, batch, gamma=gamma, batch_size=3, max_new_tokens=20)
-        assert greedy_faults(generation.outputs, expected) == []
+@pytest.mark.parametrize("spec", [None, "ngram", "early-exit:1", "model:near,tree=24,topk=3"])
+def test_a_window_of_its_own_making_that_the_text_fills_changes_nothing(spec):
+    """GPT-Neo's: slots of a tree reach beyond the window, positions do not."""
+    target = language_model("gpt_neo", window_size=24)
+    batch = [request for request in requests(8, seed=5) if len(request.token_ids) < 12][:4]
+    longest = max(len(request.token_ids) for request in batch)
+    length = target.context_limit - longest - 4
+    expected = hugging_face_greedy(target, batch, length)
+    near = {"near": noisy_copy(target, 0.1)}
+    generation = run_cell(
+        target,
+        spec,
+        batch,
+        gamma=0 if spec is None else 3,
+        batch_size=3,
+        max_new_tokens=length,
+        models=near,
+    )
+    assert greedy_faults(generation.outputs, expected) == []

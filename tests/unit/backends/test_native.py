@@ -88,6 +88,17 @@ def test_stop_tokens_of_the_generation_config_end_an_output(load: Load, tmp_path
     assert stop not in output[:-1]
 
 
+def test_what_cannot_be_decoded_is_refused_before_its_weights_are_read(load: Load, tmp_path: Path):
+    folder = write_target(tmp_path / "alibi")
+    edit_config(folder, model_type="bloom", architectures=["BloomForCausalLM"])
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(SpecbenchError, match=r"'bloom'\) computes ALiBi biases"):
+        load(folder)
+    plain = load()
+    with pytest.raises(SpecbenchError, match=r"'bloom'\) computes ALiBi biases"):
+        plain.check([cell(f"model:{folder}", 2)])
+
+
 @pytest.mark.parametrize("drafter", ["ngram", "early-exit:1"])
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_drafting_changes_nothing_but_the_number_of_rounds(

@@ -96,12 +96,12 @@ def test_another_vocabulary_is_refused_when_built():
 
 
 def test_a_cell_beyond_the_drafters_own_context_is_refused():
-    """Learned positions end; a window would be left silently."""
+    """Learned positions end; GPT-Neo's own window would be left silently."""
     target = language_model("llama")
     batch = copies(list(range(1, 11)), 1)
     for drafter in (
         language_model("gpt2", max_position_embeddings=20),
-        language_model("mistral", sliding_window=20),
+        language_model("gpt_neo", window_size=20),
     ):
         models = {"d": drafter}
         run_cell(target, "model:d", batch, gamma=3, max_new_tokens=6, models=models)

@@ -8,52 +8,57 @@ import pytest
 from transformers import CONFIG_MAPPING
 
 from specbench.errors import SpecbenchError
+from specbench.models.families import REFUSED
 from specbench.models.support import cache_argument, context_limit, require_rollback
 from tests.tiny import config, language_model
 
+REFUSED_KINDS = [(kind, reason) for reason, kinds in REFUSED.items() for kind in kinds]
+
+
+def refusal(config) -> str:
+    with pytest.raises(SpecbenchError) as raised:
+        require_rollback(config, "ORG/NAME")
+    assert str(raised.value).startswith(f"ORG/NAME (model type {config.model_type!r}) ")
+    assert "docs/models.md" in raised.value.hint
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("kind", "reason"), REFUSED_KINDS, ids=lambda value: str(value)[:20])
+def test_what_cannot_be_decoded_rightly_is_refused_by_its_config(kind, reason):
+    if kind not in CONFIG_MAPPING:
+        pytest.skip(f"this transformers has no {kind}")
+    assert str(reason) in refusal(CONFIG_MAPPING[kind]())
+
+
+def test_a_family_that_was_not_tested_is_refused():
+    assert "could be silently wrong" in refusal(CONFIG_MAPPING["xglm"]())
+
+
+def test_falcon_runs_with_rotary_positions_alone():
+    require_rollback(config("falcon"), "m")
+    assert "ALiBi" in refusal(config("falcon", alibi=True))
+
 
 @pytest.mark.parametrize(
-    ("kind", "options", "reason"),
-    [
-        ("mamba", {}, "recurrent state"),
-        ("mamba2", {}, "recurrent state"),
-        ("falcon_mamba", {}, "recurrent state"),
-        ("jamba", {}, "recurrent state"),
-        ("bamba", {}, "recurrent state"),
-        ("zamba2", {}, "recurrent state"),
-        ("recurrent_gemma", {}, "recurrent state"),
-        ("nemotron_h", {}, "recurrent state"),
-        ("falcon_h1", {}, "recurrent state"),
-        ("granitemoehybrid", {}, "recurrent state"),
-        ("lfm2", {}, "recurrent state"),
-        ("qwen3_next", {}, "recurrent state"),
-        ("bloom", {}, "ALiBi"),
-        ("mpt", {}, "ALiBi"),
-        ("falcon", {"alibi": True}, "ALiBi"),
-        ("pegasus", {}, "encoder-decoder"),
-        ("m2m_100", {}, "encoder-decoder"),
-    ],
+    ("kind", "says"),
+    [("linear_attention", "recurrent state"), ("chunked_attention", "attends in chunks")],
 )
-def test_what_cannot_be_rolled_back_is_refused(kind, options, reason):
-    with pytest.raises(SpecbenchError) as raised:
-        require_rollback(CONFIG_MAPPING[kind](**options), "ORG/NAME")
-    assert "ORG/NAME" in str(raised.value)
-    assert kind in str(raised.value)
-    assert reason in str(raised.value)
-    assert raised.value.hint
+@pytest.mark.parametrize("family", ["llama", "persimmon"])
+def test_layers_of_another_kind_are_recognised_in_any_family(family, kind, says):
+    other = config("llama")
+    other.model_type = family
+    other.layer_types = ["full_attention", kind]
+    assert says in refusal(other)
 
 
-def test_an_unknown_hybrid_is_recognised_by_its_layers():
-    hybrid = config("llama")
-    hybrid.layer_types = ["full_attention", "linear_attention"]
-    with pytest.raises(SpecbenchError, match="recurrent state"):
-        require_rollback(hybrid, "m")
-    hybrid.layer_types = ["full_attention", "sliding_attention"]
-    require_rollback(hybrid, "m")
+def test_a_window_that_no_test_covers_is_refused():
+    assert "sliding window" in refusal(config("phimoe", sliding_window=24))
+    require_rollback(config("phimoe", sliding_window=None), "m")
+    require_rollback(config("mistral", sliding_window=24), "m")
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "opt", "phi", "phi3", "qwen3", "gemma", "olmo2"])
-def test_full_attention_is_supported_up_to_its_positions(kind):
+def test_attention_is_supported_up_to_its_positions(kind):
     require_rollback(config(kind), "m")
     assert context_limit(config(kind)) == 128
 
@@ -61,23 +66,13 @@ def test_full_attention_is_supported_up_to_its_positions(kind):
 @pytest.mark.parametrize(
     ("kind", "options", "limit"),
     [
-        ("mistral", {"sliding_window": 24}, 24),
-        ("mistral", {"sliding_window": None}, 128),
-        ("mistral", {"sliding_window": 4096}, 128),
-        ("phi3", {"sliding_window": 24}, 24),
-        ("qwen2", {"sliding_window": 24, "use_sliding_window": False}, 128),
-        (
-            "qwen2",
-            {"sliding_window": 24, "use_sliding_window": True, "max_window_layers": 1},
-            24,
-        ),
-        ("gemma2", {"sliding_window": 24}, 24),
-        ("gemma3_text", {"sliding_window": 24}, 24),
+        ("mistral", {"sliding_window": 24}, 128),
+        ("gemma2", {"sliding_window": 24}, 128),
         ("gpt_neo", {"window_size": 24}, 24),
         ("gpt_neo", {"window_size": 24, "attention_types": [[["global"], 2]]}, 128),
     ],
 )
-def test_a_sliding_window_limits_the_context(kind, options, limit):
+def test_only_a_window_that_no_mask_holds_limits_the_context(kind, options, limit):
     assert context_limit(config(kind, **options)) == limit
 
 
@@ -93,7 +88,7 @@ def longrope(**options):
 
 def test_longrope_limits_the_context_to_where_its_frequencies_change():
     assert context_limit(longrope()) == 32
-    assert context_limit(longrope(sliding_window=20)) == 20
+    assert context_limit(longrope(sliding_window=20)) == 32
 
 
 def test_a_config_without_positions_has_no_limit():
@@ -121,22 +116,13 @@ def test_both_names_of_the_cache_are_known():
     assert old == "past_key_values"
 
 
-def test_a_model_whose_forward_has_no_positions_is_refused_when_wrapped():
-    from transformers import RoFormerForCausalLM
-
-    from specbench.models.target import LanguageModel
-
-    small = CONFIG_MAPPING["roformer"](
-        vocab_size=20,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        is_decoder=True,
-    )
-    with pytest.raises(SpecbenchError, match=r"'roformer'.* takes no positions"):
-        LanguageModel(RoFormerForCausalLM(small), name="ORG/NAME")
-
-
 def test_the_wrapper_knows_its_limit():
-    assert language_model("mistral", sliding_window=24).context_limit == 24
+    assert language_model("gpt_neo", window_size=24).context_limit == 24
+
+
+def test_the_wrapper_refuses_too():
+    from specbench.models.target import LanguageModel
+    from tests.tiny import random_model
+
+    with pytest.raises(SpecbenchError, match="was not tested here"):
+        LanguageModel(random_model("persimmon"), name="ORG/NAME")

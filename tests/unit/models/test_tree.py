@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -68,6 +70,13 @@ def test_what_nodes_see_of_a_cache():
     assert seen[1] == [[1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0, 0]]
 
 
+def test_positions_of_what_lies_in_a_cache():
+    tree = Tree.from_parents(torch.tensor([[0, 0, 1], [0, 1, 2]]))
+    places = tree.positions(torch.tensor([2, 0]), extent=6).tolist()
+    assert places[0] == [0, 1, 2, 3, 3, 4]
+    assert places[1][:4] == [0, 1, 2, 3]
+
+
 @torch.inference_mode()
 def prefilled(model, capacity: int = 20) -> tuple[RowCache, list[int]]:
     """A ragged batch; returns its cache and where each row goes on."""
@@ -96,6 +105,29 @@ def test_every_node_gets_what_its_path_alone_would_get(kind):
             for layer in (0, last):
                 ours, theirs = output.hidden[layer][row, node], alone.hidden_states[layer][0, -1]
                 assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mistral", "qwen2"])
+@torch.inference_mode()
+def test_windows_of_a_tree_count_positions_and_not_slots(monkeypatch, kind):
+    """Node 2 is one behind the root and two slots; node 4 is too far from it to see it."""
+    model = language_model(kind, sliding_window=2, use_sliding_window=True, max_window_layers=1)
+    parents = [0, 0, 2, 3, 4, 1]
+
+    def largest_gap() -> float:
+        cache, starts = prefilled(model)
+        tree = Tree.from_parents(torch.tensor([parents] * 3))
+        logits = model.forward(TOKENS, cache, starts, tree=tree).logits
+        gaps = []
+        for row, node in itertools.product(range(3), range(7)):
+            text = [*ROWS[row], *TOKENS[row, path_to(parents, node)].tolist()]
+            alone = model.model(torch.tensor([text]), use_cache=False).logits[0, -1]
+            gaps.append((logits[row, node] - alone).abs().max().item())
+        return max(gaps)
+
+    assert largest_gap() < 1e-5
+    monkeypatch.setattr(Tree, "positions", lambda tree, roots, extent: torch.arange(extent)[None])
+    assert largest_gap() > 1e-2
 
 
 @torch.inference_mode()
