@@ -1,0 +1,126 @@
+"""The names of a sweep's options, and how their values are read.
+
+An option on the command line, a key of a TOML file and a field of the configuration are one thing;
+a value may be text or what TOML has. What is wrong is answered with one line that names the option
+and the value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from specbench.errors import SpecbenchError
+
+_Item = TypeVar("_Item")
+
+OPTION_FIELDS = {
+    "target": "target",
+    "drafter": "drafters",
+    "gamma": "gammas",
+    "temperature": "temperatures",
+    "top-k": "top_k",
+    "top-p": "top_p",
+    "batch-size": "batch_sizes",
+    "request-rate": "request_rates",
+    "context-length": "context_lengths",
+    "task": "tasks",
+    "prompts": "prompts",
+    "max-new-tokens": "max_new_tokens",
+    "repeats": "repeats",
+    "backend": "backends",
+    "engine-python": "engine_python",
+    "engine-args": "engine_args",
+    "device": "device",
+    "dtype": "dtype",
+    "attention": "attention",
+    "threads": "threads",
+    "cuda-graph": "cuda_graph",
+    "compile": "compile",
+    "seed": "seed",
+    "ignore-eos": "ignore_eos",
+    "prompt-source": "prompt_source",
+    "out": "out",
+    "resume": "resume",
+    "retry-failed": "retry_failed",
+}
+"""Option (and TOML key) -> field of :class:`SweepConfig`."""
+
+_FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
+
+
+def by_field(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """Values by field, from values by option.
+
+    Args:
+        where: of the values, as the end of a sentence.
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        option = key.replace("_", "-")
+        if option not in OPTION_FIELDS:
+            close = difflib.get_close_matches(option, OPTION_FIELDS, n=1, cutoff=0.5)
+            suggestion = f"Did you mean {close[0]!r}? " if close else ""
+            known = ", ".join(OPTION_FIELDS)
+            raise SpecbenchError(f"unknown key {key!r} {where}", f"{suggestion}Known: {known}")
+        if OPTION_FIELDS[option] in found:
+            raise SpecbenchError(f"the key {key!r} {where} is there twice", "Write it once")
+        found[OPTION_FIELDS[option]] = value
+    return found
+
+
+def a_list(
+    value: Any, field: str, convert: Callable[[Any], _Item], *, split: bool = True
+) -> list[_Item]:
+    """A list without duplicates from one value, a list, or (``split``) text with commas."""
+    items: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
+    flat: list[Any] = []
+    for item in items:
+        parts = item.split(",") if split and isinstance(item, str) else [item]
+        if len(parts) > 1 and not all(part.strip() for part in parts):
+            raise SpecbenchError(
+                f"{_FIELD_OPTIONS[field]} {item!r} has nothing between two commas or at an end",
+                "Give values with one comma between them",
+            )
+        flat += [part.strip() if isinstance(part, str) else part for part in parts]
+    if not flat:
+        raise SpecbenchError(f"{_FIELD_OPTIONS[field]} is an empty list", "Give at least one value")
+    return list(dict.fromkeys(convert(item) for item in flat))
+
+
+def whole_number(value: Any, field: str, least: int, note: str = "") -> int:
+    """A whole number, at least ``least``; ``note`` is said to who gave less."""
+    expected = f"a whole number, {least} or more" + (f"; {note}" if note else "")
+    number = value
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}", value.strip()):
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise wrong(field, value, expected)
+    return number
+
+
+def real_number(value: Any, field: str, least: float) -> float:
+    """A finite number, at least ``least``."""
+    expected = f"a number, {least:g} or more"
+    try:
+        number = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        raise wrong(field, value, expected) from None
+    if not math.isfinite(number) or number < least:
+        raise wrong(field, value, expected)
+    return number + 0.0  # -0.0 becomes 0.0
+
+
+def plain_text(value: Any, field: str) -> str:
+    """A text without the spaces around it."""
+    if not isinstance(value, str) or not value.strip():
+        raise wrong(field, value, "a text that is not empty")
+    return value.strip()
+
+
+def wrong(field: str, value: Any, expected: str) -> SpecbenchError:
+    """That a value can't be used, and what can."""
+    return SpecbenchError(f"{_FIELD_OPTIONS[field]} {value!r} is not usable", f"Give {expected}")
