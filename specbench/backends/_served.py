@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from specbench.backends.base import Backend
 from specbench.backends.spec import BackendSpec
@@ -34,6 +35,7 @@ class ServedBackend(Backend):
     """Measures cells on servers; which one a cell needs, and how it is had, is for the subclass."""
 
     in_process = False
+    chat_template_args: Mapping[str, Any]
 
     def __init__(self) -> None:
         self._warm: set[tuple[str, int]] = set()
@@ -108,6 +110,8 @@ class ServedBackend(Backend):
             body["model"] = facts.model
             if self.tokenizer is None:
                 path, body["messages"] = "/v1/chat/completions", list(request.messages)
+                if self.chat_template_args:
+                    body["chat_template_kwargs"] = dict(self.chat_template_args)
             else:
                 path, body["prompt"] = "/v1/completions", list(request.token_ids)
             jobs.append(Job(request.prompt_id, path, body))

@@ -15,8 +15,8 @@ A new engine is one file in this folder whose module sets ``BACKEND`` to its cla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class EngineOptions:
         compile: compile the target's and draft models' steps.
         engine_python: interpreter of an environment with the engine, where it has one of its own.
         engine_args: more arguments of a server that is started here.
+        chat_template_args: variables of the target's chat template.
         logs: folder for what such servers print.
     """
 
@@ -57,6 +58,7 @@ class EngineOptions:
     compile: bool = False
     engine_python: str | None = None
     engine_args: tuple[str, ...] = ()
+    chat_template_args: Mapping[str, Any] = field(default_factory=dict)
     logs: Path = Path("logs")
 
 

@@ -27,6 +27,7 @@ from specbench.engine.recorder import Recorder
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.errors import SpecbenchError
+from specbench.models.prompts import drafter_notices
 from specbench.models.rows import Row, Rows
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
@@ -96,6 +97,7 @@ class HfAssistedBackend(NativeBackend):
             if spec.kind == "model" and text not in self._assistants:
                 assistant = self._load_drafter_model(drafter_name(spec, self.target))
                 require_same_vocabulary(self.target, assistant)
+                self._tell(*drafter_notices(self.target, assistant))
                 assistant.model.generation_config = GenerationConfig()
                 self._assistants[text] = assistant
                 if assistant.provenance:

@@ -27,6 +27,7 @@ from specbench.models.description import held_bytes, traffic_of
 from specbench.models.encoder_decoder import EncoderDecoder, wrapped
 from specbench.models.few_rows import use_fast_order
 from specbench.models.grouped import group_queries
+from specbench.models.prompts import prompt_notices
 from specbench.models.rows import Rows
 from specbench.models.support import require_rollback, unused_generation_settings
 from specbench.models.target import LanguageModel, Prefill
@@ -35,6 +36,7 @@ from specbench.records.traces import TracedText
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.progress import Progress
+from specbench.workloads.template import template_of
 
 WARM_UP_TOKENS = 4
 
@@ -64,16 +66,16 @@ class NativeBackend(Backend):
             self.target.compile()  # at its first step, or says why it can't be
             require_compiler(self.target.device)
         columns = use_fast_order(loaded.model)
+        template = template_of(loaded.vocabulary, options.chat_template_args)
         self.target_facts = {
             **loaded.provenance,
             "grouped_queries": _group_on_gpu(self.target),
             "swapped_linear_rows": sorted(columns),
             "swapped_linear_columns": [columns[rows] for rows in sorted(columns)],
+            "chat_template": template.facts if template else None,
         }
-        unused = _unused_settings(self.target)
-        for notice in unused:
-            progress.note(notice)
-        self.notices = [*loaded.notices, *unused]
+        self.notices = [*loaded.notices]
+        self._tell(*_unused_settings(self.target), *prompt_notices(self.target, template))
         self._clock = clock_for(self.device)
         self._capturing = capturing_for(self.target, options, progress)
         self._caches = Caches(self._capturing)
@@ -95,6 +97,7 @@ class NativeBackend(Backend):
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             if text not in self._drafters:
                 self._drafters[text] = drafter = build_drafter(text, host)
+                self._tell(*drafter.notices)
                 if drafter.weights:
                     self.drafter_facts[text] = dict(drafter.weights)
 
@@ -182,6 +185,12 @@ class NativeBackend(Backend):
         del self.target, self._drafters, self._prefills, self._caches
         self._ties = None
         self._give_memory_back()
+
+    def _tell(self, *notices: str) -> None:
+        for notice in notices:
+            if notice not in self.notices:
+                self.notices.append(notice)
+                self._progress.note(notice)
 
     def _give_memory_back(self) -> None:
         if self.device.startswith("cuda"):

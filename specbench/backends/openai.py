@@ -91,6 +91,7 @@ class OpenAIBackend(ServedBackend):
         if (refusal := facts.dialect.refusal(asked)) is not None:
             raise SpecbenchError(refusal, "Leave it out")
         self.tokenizer = None if options.target is None else load_tokenizer(options.target)
+        self.chat_template_args = options.chat_template_args
         self.device = "server"
         self.stop_tokens = STOPS_OF_ITS_OWN
         self.context_limit = facts.context_limit or UNLIMITED

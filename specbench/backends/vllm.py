@@ -115,6 +115,7 @@ class VllmBackend(ServedBackend):
         self._progress = progress
         self._drafters: dict[str, str] = {}
         self.tokenizer = load_tokenizer(options.target or DEFAULT_NAME)
+        self.chat_template_args = options.chat_template_args
         self.device = "server"
         self.stop_tokens = STOPS_OF_ITS_OWN
         self.context_limit = config.get("max_position_embeddings") or UNLIMITED

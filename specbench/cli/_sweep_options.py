@@ -46,6 +46,14 @@ IgnoreEos = Annotated[
     bool | None,
     typer.Option("--ignore-eos/--stop-at-eos", help="Always generate the full length."),
 ]
+ChatTemplateArgs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Set a variable of the target's chat template, e.g. enable_thinking=false; repeat "
+        "for several.",
+    ),
+]
 PromptSource = Annotated[
     str | None,
     typer.Option(

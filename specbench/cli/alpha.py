@@ -17,6 +17,7 @@ import typer
 from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print_json, print_notes
 from specbench.cli._sweep_options import (
     Attention,
+    ChatTemplateArgs,
     Device,
     Dtype,
     IgnoreEos,
@@ -75,6 +76,7 @@ def alpha(
     seed: Seed = None,
     ignore_eos: IgnoreEos = None,
     prompt_source: PromptSource = None,
+    chat_template_arg: ChatTemplateArgs = None,
     out: Annotated[
         str | None,
         typer.Option(

@@ -17,6 +17,7 @@ import typer
 
 from specbench.cli._sweep_options import (
     Attention,
+    ChatTemplateArgs,
     Device,
     Dtype,
     IgnoreEos,
@@ -127,6 +128,7 @@ def run(
     seed: Seed = None,
     ignore_eos: IgnoreEos = None,
     prompt_source: PromptSource = None,
+    chat_template_arg: ChatTemplateArgs = None,
     out: Annotated[
         str | None,
         typer.Option(

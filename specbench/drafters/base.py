@@ -132,6 +132,7 @@ class Drafter(ABC):
         weights: what the manifest says about weights of its own (name, sha256, files, ...); empty
             where there are none.
         weight_bytes: bytes of weights that one draft step reads beyond the target's.
+        notices: what the user should know about it beside this target, one line each.
         modules: what holds its weights, the target's own among them or not.
         shared_layers: of the target's cache that a draft step reads, where it has none of its own.
         one_step: all tokens of a draft come from one step.
@@ -149,6 +150,7 @@ class Drafter(ABC):
     drafts_for_encoders: ClassVar[bool] = False
     weights: Mapping[str, Any] = MappingProxyType({})
     weight_bytes: int = 0
+    notices: Sequence[str] = ()
     modules: Sequence[nn.Module] = ()
     shared_layers: int = 0
     one_step: bool = False

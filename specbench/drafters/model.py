@@ -26,6 +26,7 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
+from specbench.models.prompts import drafter_notices
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_layout, require_same_vocabulary
 from specbench.sampling.warp import SamplingParams
@@ -47,6 +48,7 @@ class ModelDrafter(StepwiseDrafter):
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
         self.weights = weights_of(spec, model.provenance)
+        self.notices = drafter_notices(target, model)
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes

@@ -41,6 +41,7 @@ _NOT_MEASUREMENT = {"engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
     **{"cuda_graph": True, "compile": False, "context_lengths": None},
     **{"request_rates": None, "served_as": None, "engine_args": None},
+    "chat_template_args": {},
 }
 """Fields and their defaults, which older versions did not have."""
 
@@ -79,6 +80,7 @@ class SweepConfig(BaseModel):
     seed: int = 0
     ignore_eos: bool = False
     prompt_source: str = "auto"
+    chat_template_args: dict[str, Any] = {}
     out: Path | None = None
     resume: bool = False
     retry_failed: bool = False
@@ -229,6 +231,14 @@ class SweepConfig(BaseModel):
             raise wrong(info.field_name, value, "one of " + ", ".join(choices[info.field_name]))
         return text
 
+    @field_validator("chat_template_args", mode="before")
+    @classmethod
+    def _chat_template_args(cls, value: Any) -> dict[str, Any]:
+        if isinstance(value, dict):  # as TOML has it
+            return dict(value)
+        given: Any = value if isinstance(value, list | tuple) else [value]
+        return dict(_setting(item) for item in given)
+
     @field_validator("device", mode="before")
     @classmethod
     def _device(cls, value: Any) -> str:
@@ -304,6 +314,17 @@ def _drafter(value: Any) -> str:
             "--drafter 'none' is not needed", "Every block measures plain decoding first and last"
         )
     return parse_spec(text).text
+
+
+def _setting(value: Any) -> tuple[str, Any]:
+    """KEY=VALUE; the value as JSON where it is some, else as text."""
+    key, equals, written = plain_text(value, "chat_template_args").partition("=")
+    if not (equals and key.strip().isidentifier()):
+        raise wrong("chat_template_args", value, "KEY=VALUE, e.g. enable_thinking=false")
+    try:
+        return key.strip(), json.loads(written)
+    except json.JSONDecodeError:
+        return key.strip(), written.strip()
 
 
 def _rate(value: Any) -> float:

@@ -43,6 +43,7 @@ OPTION_FIELDS = {
     "seed": "seed",
     "ignore-eos": "ignore_eos",
     "prompt-source": "prompt_source",
+    "chat-template-arg": "chat_template_args",
     "out": "out",
     "resume": "resume",
     "retry-failed": "retry_failed",

@@ -29,6 +29,7 @@ from specbench.sweep.report import Reporter
 from specbench.workloads.context import render_padded
 from specbench.workloads.prompt import Prompt, Workload
 from specbench.workloads.render import messages_of, render
+from specbench.workloads.template import require_settings
 
 
 def limits_of(config: SweepConfig, backend: Backend) -> Limits:
@@ -55,19 +56,21 @@ def for_batch(requests: Sequence[Request], batch_size: int) -> list[Request]:
     return [*requests, *again][:total]
 
 
-def refuse_long_prompts(
+def refuse_prompts(
     config: SweepConfig,
     backend: Backend,
     workloads: Iterable[Workload],
     context_lengths: Collection[int | None] = (None,),
 ) -> None:
-    """Refuse prompts that cannot fit, before anything is generated or written.
+    """Refuse prompts that cannot be put as asked or do not fit, before anything is generated.
 
     Later turns are taken with empty answers before them; :class:`RequestMaker` checks them again.
 
     Raises:
-        SpecbenchError: naming the prompt and every number.
+        SpecbenchError: naming the prompt and every number, or the setting.
     """
+    if backend.tokenizer is not None:
+        require_settings(backend.tokenizer, config.chat_template_args)
     for workload, length in itertools.product(workloads, context_lengths):
         for prompt in workload.prompts:
             for turn in range(len(prompt.turns)):
@@ -189,11 +192,12 @@ def _fitting(
     server renders it."""
     if backend.tokenizer is None:
         return []
+    settings = config.chat_template_args
     if length is None:
-        token_ids = render(prompt, turn, history, backend.tokenizer)
+        token_ids = render(prompt, turn, history, backend.tokenizer, settings=settings)
     else:
         tokenizer, prompts = backend.tokenizer, workload.prompts
-        token_ids = render_padded(prompt, turn, history, tokenizer, length, prompts)
+        token_ids = render_padded(prompt, turn, history, tokenizer, length, prompts, settings)
     misfit = backend.misfit(len(token_ids), room_needed(config))
     if misfit is not None:
         raise SpecbenchError(

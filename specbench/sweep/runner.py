@@ -37,7 +37,7 @@ from specbench.sweep.folder import (
 )
 from specbench.sweep.grid import Plan, checked_specs, plan
 from specbench.sweep.report import Reporter
-from specbench.sweep.requests import RequestMaker, for_batch, refuse_long_prompts
+from specbench.sweep.requests import RequestMaker, for_batch, refuse_prompts
 from specbench.sweep.served import ServedBlockRunner
 from specbench.sweep.told import with_told
 from specbench.workloads.load import load_workload
@@ -74,7 +74,7 @@ def run(config: SweepConfig, report: Reporter) -> Path:
             cells = [cell for cell in grid.cells if cell.backend == name]
             backend.check(cells)
             put = [workload.put(backend.prompt_form) for workload in workloads]
-            refuse_long_prompts(config, backend, put, _contexts(cells))
+            refuse_prompts(config, backend, put, _contexts(cells))
             manifest = _manifest(config, grid, workloads, backend, threads)
             refuse_other_weights(config.folder, manifest.target, manifest.drafters)
             with opened(config, manifest) as writer:
@@ -157,6 +157,7 @@ def engine_options(config: SweepConfig) -> EngineOptions:
         ignore_eos=config.ignore_eos,
         engine_python=config.engine_python,
         engine_args=tuple(shlex.split(config.engine_args or "")),
+        chat_template_args=config.chat_template_args,
         logs=config.folder / LOGS,
         cuda_graph=config.cuda_graph,
         compile=config.compile,

@@ -29,7 +29,7 @@ from specbench.sweep.config import SweepConfig
 from specbench.sweep.folder import opened, refuse_another, refuse_other_weights
 from specbench.sweep.grid import Plan, checked_specs
 from specbench.sweep.report import Reporter
-from specbench.sweep.requests import RequestMaker, refuse_long_prompts
+from specbench.sweep.requests import RequestMaker, refuse_prompts
 from specbench.sweep.runner import engine_options, load_workloads, task_facts
 from specbench.sweep.texts import (
     completed,
@@ -78,7 +78,7 @@ def trace(config: SweepConfig, report: Reporter, run: Path | None = None) -> Pat
     try:
         backend.refuse_traces()
         backend.check([_with(cell, text, 1) for cell in plain for text in gammas])
-        refuse_long_prompts(config, backend, workloads)
+        refuse_prompts(config, backend, workloads)
         refuse_other_weights(config.folder, backend.target_facts, {})
         if recorded is None:
             manifest = completed(manifest, backend, threads)

@@ -10,7 +10,7 @@ a shorter one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +26,12 @@ def render_padded(
     tokenizer: Any,
     length: int,
     prompts: Sequence[Prompt],
+    settings: Mapping[str, Any] | None = None,
 ) -> list[int]:
     """Token ids of one turn, exactly ``length`` of them.
 
     Args:
-        prompt, turn, history, tokenizer: as :func:`render` takes them.
+        prompt, turn, history, tokenizer, settings: as :func:`render` takes them.
         length: tokens.
         prompts: of the task; those that follow this one give the text, taken in turn, or its own
             where it is the only one.
@@ -38,7 +39,11 @@ def render_padded(
     Raises:
         SpecbenchError: the prompt is longer than that as it is.
     """
-    own = render(prompt, turn, history, tokenizer)
+
+    def rendered(prompt: Prompt) -> list[int]:
+        return render(prompt, turn, history, tokenizer, settings=settings)
+
+    own = rendered(prompt)
     if len(own) > length:
         raise SpecbenchError(
             f"prompt {prompt.id!r} of {prompt.task} has {len(own)} tokens, more than"
@@ -53,8 +58,9 @@ def render_padded(
             text, tokens = next(texts)
             before, missing = f"{text}\n\n{before}", missing - tokens
         turns = (before + prompt.turns[0], *prompt.turns[1:])
-        padded = render(replace(prompt, turns=turns), turn, history, tokenizer)
-    head = _head(own, prompt, turn, history, tokenizer)
+        padded = rendered(replace(prompt, turns=turns))
+    other = "1" if prompt.turns[0].startswith("0") else "0"
+    head = _shared(own, rendered(replace(prompt, turns=(other, *prompt.turns[1:]))))
     return padded[:head] + padded[head + len(padded) - length :]
 
 
@@ -66,11 +72,8 @@ def _texts(prompt: Prompt, prompts: Sequence[Prompt], tokenizer: Any) -> list[tu
     return [(text, max(1, len(tokenizer(text)["input_ids"]))) for text in texts]
 
 
-def _head(
-    own: Sequence[int], prompt: Prompt, turn: int, history: Sequence[str], tokenizer: Any
-) -> int:
-    """Tokens before the first turn's text: a beginning of sequence, the form of a chat."""
-    other = "1" if prompt.turns[0].startswith("0") else "0"
-    probe = render(replace(prompt, turns=(other, *prompt.turns[1:])), turn, history, tokenizer)
-    pairs = zip(own, probe, strict=False)
+def _shared(own: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens before the first turn's text, which is another there: a beginning of sequence, the
+    form of a chat."""
+    pairs = zip(own, other, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specbench.errors import SpecbenchError
@@ -10,7 +10,12 @@ from specbench.workloads.prompt import Prompt
 
 
 def render(
-    prompt: Prompt, turn: int, history: Sequence[str], tokenizer: Any, system: str | None = None
+    prompt: Prompt,
+    turn: int,
+    history: Sequence[str],
+    tokenizer: Any,
+    system: str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> list[int]:
     """Token ids of one turn, with the turns and answers before it, ready for the answer.
 
@@ -20,6 +25,7 @@ def render(
         history: the answers to the ``turn`` earlier turns.
         tokenizer: a Hugging Face tokenizer (slow or fast).
         system: system message; the prompt's own if None.
+        settings: variables of the chat template.
 
     Returns:
         A flat list of ids, never empty, with at most one beginning-of-sequence token.
@@ -35,7 +41,7 @@ def render(
     if system is None:
         system = prompt.system
     if getattr(tokenizer, "chat_template", None):
-        ids = _chat_ids(_messages(prompt, turn, history, system), tokenizer, prompt)
+        ids = _chat_ids(_messages(prompt, turn, history, system), tokenizer, prompt, settings or {})
     else:
         ids = list(tokenizer(_plain_text(prompt, turn, history, system))["input_ids"])
     return _without_double_bos(ids, tokenizer)
@@ -57,11 +63,13 @@ def _messages(
     return messages
 
 
-def _chat_ids(messages: list[dict[str, str]], tokenizer: Any, prompt: Prompt) -> list[int]:
+def _chat_ids(
+    messages: list[dict[str, str]], tokenizer: Any, prompt: Prompt, settings: Mapping[str, Any]
+) -> list[int]:
     try:
         # return_dict: since transformers 5 the default is a BatchEncoding.
         ids = tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False, **settings
         )
     except Exception as error:  # templates raise whatever their author chose
         has_system = messages[0]["role"] == "system"

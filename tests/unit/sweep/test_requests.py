@@ -18,7 +18,7 @@ from specbench.sweep.requests import (
     RequestMaker,
     for_batch,
     limits_of,
-    refuse_long_prompts,
+    refuse_prompts,
 )
 from specbench.workloads import Prompt, Workload
 from tests.unit.sweep.fakes import FakeBackend
@@ -202,6 +202,6 @@ def test_padded_prompts_have_the_length_and_recordings_of_their_own(folder: Path
 def test_a_prompt_longer_than_a_context_is_refused_before_anything_is_generated(folder: Path):
     making = Making(folder)
     with pytest.raises(SpecbenchError, match="more than --context-length 4"):
-        refuse_long_prompts(making.config, making.backend, [workload(SINGLE)], [None, 4])
-    refuse_long_prompts(making.config, making.backend, [workload(SINGLE)], [None, 5])
+        refuse_prompts(making.config, making.backend, [workload(SINGLE)], [None, 4])
+    refuse_prompts(making.config, making.backend, [workload(SINGLE)], [None, 5])
     assert making.backend.recorded == []
