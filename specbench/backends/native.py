@@ -196,19 +196,25 @@ class NativeBackend(Backend):
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
 
-    def _load_drafter_model(self, name: str) -> LanguageModel:
+    def _load_drafter_model(
+        self, name: str, dtype: str | None = None, device: str | None = None
+    ) -> LanguageModel:
+        """A draft model, in the target's dtype and on its device if others are not asked for."""
         loaded = load_causal_lm(
             name,
-            dtype=str(self.target.dtype).removeprefix("torch."),
-            device=self.device,
+            dtype=dtype or str(self.target.dtype).removeprefix("torch."),
+            device=device or self.device,
             attention=self._options.attention,
             progress=self._progress,
             check=require_rollback,
         )
         use_fast_order(loaded.model)
         source = loaded.source
-        model = wrapped(loaded.model, loaded.vocabulary, source.name, source.provenance)
+        facts = {**source.provenance, "dtype": loaded.dtype}
+        model = wrapped(loaded.model, loaded.vocabulary, source.name, facts)
         _group_on_gpu(model)
+        if self._capturing is not None and model.device != self.target.device:
+            self._capturing.leave_out(model.name, f"on {model.device}, not on the target's device")
         if self._options.compile:
             model.compile()
         return model

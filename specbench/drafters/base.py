@@ -99,10 +99,14 @@ class Guess:
 
 @dataclass(frozen=True)
 class Host:
-    """What a drafter may be built from: the target, and a way to load another model like it."""
+    """What a drafter may be built from: the target, and a way to load another model like it.
+
+    Attributes:
+        load: a model by name; ``dtype`` and ``device`` by name if they are not the target's.
+    """
 
     target: LanguageModel
-    load: Callable[[str], LanguageModel]
+    load: Callable[..., LanguageModel]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,16 @@
 
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
-on a hole. With ``tree=N`` it drafts a tree of N nodes, and reads all accepted tokens once more;
-with ``gamma=auto`` a chain that ends where the next token would not pay.
+on a hole. ``dtype=`` and ``device=`` give it others than the target's. With ``tree=N`` it drafts a
+tree of N nodes, and reads all accepted tokens once more; with ``gamma=auto`` a chain that ends
+where the next token would not pay.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +27,7 @@ from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
+from specbench.measure.device import DEVICES, DTYPES
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
 from specbench.models.prompts import drafter_notices
@@ -38,6 +42,7 @@ class ModelDrafter(StepwiseDrafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
     the nodes of a tree."""
 
+    OPTIONS = ("dtype", "device", *StepwiseDrafter.OPTIONS)
     only_prefix = True
     drafts_for_encoders = True
     cache: RowCache
@@ -58,12 +63,14 @@ class ModelDrafter(StepwiseDrafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         check_shipped(spec, "NAME")
+        _check_placement(spec)
         if spec.has_random_weights:
             _check_shape(spec)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
-        return cls(host.load(drafter_name(spec, host.target)), host.target, spec)
+        name = drafter_name(spec, host.target)
+        return cls(host.load(name, **placement(spec)), host.target, spec)
 
     def start(self, session: Session) -> None:
         super().start(session)
@@ -109,7 +116,7 @@ class ModelDrafter(StepwiseDrafter):
             if previous is None:
                 return self._read_root()
             starts = [n + index - 1 for n in lengths]
-            return self.model.forward(previous, self.cache, starts, last_only=True).logits[:, -1]
+            return self._forward(previous, starts, last_only=True)[:, -1]
 
         draft = draft_chain(step, gamma, self.session, self.vocab_size, stop=self.stop)
         self._drafted = draft.tokens.shape[1]
@@ -141,7 +148,7 @@ class ModelDrafter(StepwiseDrafter):
         tokens = self.rows.last_tokens(unread).clamp(max=self._last_id)
         starts = [max(0, n - unread) for n in lengths]
         whole = shortest >= unread
-        logits = self.model.forward(tokens, self.cache, starts, last_only=whole).logits
+        logits = self._forward(tokens, starts, last_only=whole)
         if whole:
             return logits[:, -1]
         last = to_device([min(n, unread) - 1 for n in lengths], logits.device)
@@ -157,7 +164,18 @@ class ModelDrafter(StepwiseDrafter):
             return self._read_root()[:, None]
         num_read = place.tree.depths.shape[1] - tokens.shape[1]
         starts = [n - 1 + num_read for n in self._lengths_at_draft]
-        return self.model.forward(tokens, self.cache, starts, tree=place.tree).logits
+        return self._forward(tokens, starts, tree=place.tree.to(self.model.device))
+
+    def _forward(self, tokens: Tensor, starts: Sequence[int], **form: Any) -> Tensor:
+        """Logits on the target's device, whatever device the model is on."""
+        tokens = tokens.to(self.model.device)
+        logits = self.model.forward(tokens, self.cache, starts, **form).logits
+        return logits.to(self.rows.device)
+
+
+def placement(spec: DrafterSpec) -> dict[str, str]:
+    """How a SPEC's model is loaded where that is not as the target is."""
+    return {key: spec.options[key] for key in ("dtype", "device") if key in spec.options}
 
 
 def _check_shape(spec: DrafterSpec) -> None:
@@ -168,6 +186,16 @@ def _check_shape(spec: DrafterSpec) -> None:
             "Write model:shape:NAME with one that specbench models lists",
         )
     resolve(spec.argument)
+
+
+def _check_placement(spec: DrafterSpec) -> None:
+    """Raises SpecbenchError if a dtype or device is none."""
+    spec.choice("dtype", DTYPES)
+    device = spec.options.get("device", "auto")
+    if not re.fullmatch(DEVICES, device):
+        raise SpecbenchError(
+            f"drafter {spec.text!r}: device={device} is no device", "Give cpu, cuda or cuda:N"
+        )
 
 
 DRAFTER = ModelDrafter

@@ -23,7 +23,8 @@ from specbench.heads.files import Checkpoint
 from specbench.heads.medusa import MedusaHeads
 from specbench.models.few_rows import use_fast_order
 from specbench.models.target import LanguageModel
-from specbench.weights.random_model import SEED, require_room, seeded
+from specbench.weights.random_model import SEED, seeded
+from specbench.weights.room import require_room
 
 EAGLE3_IDS = 32_000
 MEDUSA_HEADS = 5

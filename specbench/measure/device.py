@@ -13,6 +13,10 @@ from typing import Any
 
 from specbench.errors import SpecbenchError
 
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+DEVICES = r"auto|cpu|cuda(:\d+)?"
+"""What a device may be called, as a regular expression."""
+
 
 def resolve(name: str = "auto") -> str:
     """A torch device name with its number: ``"cpu"`` or ``"cuda:0"``.

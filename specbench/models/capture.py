@@ -113,6 +113,11 @@ class Capturing:
             self._late[str(shape)] = None
         return self._open
 
+    def leave_out(self, model: str, reason: str) -> None:
+        """Let a model's steps run as they are from the beginning."""
+        self.eager[model] = reason
+        self._notify(f"{model} runs without captured steps ({reason})")
+
     def give_up(self, shape: StepShape, error: Exception) -> None:
         """Let a model's steps run as they are from now on."""
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

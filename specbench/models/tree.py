@@ -35,6 +35,10 @@ class Tree:
     depths: Tensor
     ancestors: Tensor
 
+    def to(self, device: torch.device) -> Tree:
+        """The same tree on a device."""
+        return Tree(self.depths.to(device), self.ancestors.to(device))
+
     @classmethod
     def root(cls, batch_size: int, device: torch.device) -> Tree:
         """The root alone, in every row."""

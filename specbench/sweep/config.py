@@ -26,11 +26,11 @@ from specbench import registry
 from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
+from specbench.measure.device import DEVICES, DTYPES
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
 from specbench.sweep.options import a_list, by_field, plain_text, real_number, whole_number, wrong
 from specbench.weights.shapes import is_shape
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 ATTENTIONS = ("auto", "sdpa", "eager")
 PROMPT_SOURCES = ("auto", "hub", "package", "offline")
 _PROMPT_FILES = {".jsonl", ".json", ".toml", ".txt"}
@@ -243,7 +243,7 @@ class SweepConfig(BaseModel):
     @classmethod
     def _device(cls, value: Any) -> str:
         text = plain_text(value, "device")
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
+        if not re.fullmatch(DEVICES, text):
             raise wrong("device", value, "auto, cpu, cuda or cuda:N")
         return text
 

@@ -144,7 +144,7 @@ def shape_bytes(name: str, dtype: str = "auto") -> int:
     Raises:
         SpecbenchError: no such shape, or none of a causal language model.
     """
-    from specbench.weights.random_model import count_parameters
+    from specbench.weights.room import count_parameters
 
     with quiet_transformers():
         config = _config(resolve(name))
@@ -313,7 +313,11 @@ def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, atte
     import torch
     from safetensors import SafetensorError
 
+    from specbench.weights.room import loaded_bytes, require_room
+
+    what = f"{source.name} in {str(dtype).removeprefix('torch.')}"
     try:
+        require_room(loaded_bytes(source.path, config, dtype), device, what)
         model, info = auto_class(config).from_pretrained(
             source.path,
             config=config,

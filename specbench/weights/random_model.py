@@ -4,9 +4,8 @@ They are drawn as the architecture starts its own training, so states and logits
 depth and in any dtype; the same configuration, dtype and kind of device give the same weights.
 Whether they fit is asked before any is made.
 
->>> config = find_shape("llama-3.1-8b").transformers_config()
->>> count_parameters(config)                                            # no memory is taken
-8030261248
+>>> config = find_shape("llama-3.2-1b").transformers_config()                   # doctest: +SKIP
+>>> random_model(config, torch.bfloat16, device, "sdpa", "llama-3.2-1b")        # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -19,17 +18,10 @@ import torch
 from torch import nn
 
 from specbench.errors import SpecbenchError
-from specbench.measure.memory import available_bytes
 from specbench.weights.kinds import auto_class
+from specbench.weights.room import count_parameters, require_room
 
 SEED = 0
-
-
-def count_parameters(config: Any) -> int:
-    """Parameters of a transformers configuration, tied ones once."""
-    with torch.device("meta"):
-        model = auto_class(config).from_config(config)
-    return sum(weight.numel() for weight in model.parameters())
 
 
 def random_model(
@@ -54,20 +46,6 @@ def random_model(
     require_room(needed, device, f"{name} in {str(dtype).removeprefix('torch.')}")
     with device, seeded(device):
         return auto_class(config).from_config(config, dtype=dtype, attn_implementation=attention)
-
-
-def require_room(needed_bytes: int, device: torch.device, what: str) -> None:
-    """Refuse weights that the device has no room for.
-
-    Raises:
-        SpecbenchError: with the bytes that are needed and those that are free.
-    """
-    free = available_bytes(device)
-    if needed_bytes > free:
-        raise SpecbenchError(
-            f"{what} takes {needed_bytes / 1e9:.3g} GB, and {device} has {free / 1e9:.3g} GB free",
-            "Take a smaller shape, or a device with more memory",
-        )
 
 
 @contextmanager

@@ -35,6 +35,7 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "--backend native --engine-python ~/vllm/bin/python --engine-args=--enforce-eager "
         "--device cpu --dtype bf16 --attention eager --threads 2 "
         "--no-cuda-graph --compile --seed 7 --ignore-eos --prompt-source offline "
+        "--chat-template-arg enable_thinking=false "
         f"--out runs/x --resume --retry-failed --task code,{prompts}"
     )
     result = specbench("run", *line.split())
@@ -65,6 +66,7 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "seed": 7,
         "ignore_eos": True,
         "prompt_source": "offline",
+        "chat_template_args": {"enable_thinking": False},
         "out": Path("runs/x"),
         "resume": True,
         "retry_failed": True,

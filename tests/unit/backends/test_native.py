@@ -273,3 +273,42 @@ def other_vocabulary(folder: Path) -> Path:
     vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
     return folder
+
+
+def test_a_draft_model_may_have_a_dtype_of_its_own(load: Load, targets: Path):
+    backend = load()
+    spec = f"model:{targets / 'float32'},dtype=bfloat16"
+    point = cell(spec, 3)
+    expected = generate(backend, cell(), requests(backend))
+    assert generate(backend, point, requests(backend)) == expected
+    drafter = backend._drafters[spec]
+    assert {weight.dtype for weight in drafter.modules[0].parameters()} == {torch.bfloat16}
+    assert drafter.weight_bytes == backend.target.weight_bytes / 2
+    assert backend.drafter_facts[spec]["dtype"] == "bfloat16"
+
+
+THINKS = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}"
+    "<think></think>{% endif %}"
+)
+
+
+def test_what_a_chat_template_does_is_recorded_and_told(load: Load, tmp_path: Path):
+    target = write_target(tmp_path / "chat", chat=True)
+    (target / "chat_template.jinja").write_text(THINKS, encoding="utf-8")
+    thinking = load(target)
+    assert thinking.target_facts["chat_template"]["thinking"] == "possible"
+    assert any("thinks before it answers" in text for text in thinking.notices)
+    silent = load(target, chat_template_args={"enable_thinking": False})
+    assert silent.target_facts["chat_template"]["thinking"] == "ended"
+    assert not any("thinks" in text for text in silent.notices)
+    assert load().target_facts["chat_template"] is None
+
+
+def test_a_draft_model_whose_prompts_look_otherwise_is_told(load: Load, tmp_path: Path):
+    chat, plain = write_target(tmp_path / "chat", chat=True), write_target(tmp_path / "plain")
+    backend = load(chat)
+    backend.check([cell(f"model:{plain}", 2), cell(f"model:{chat}", 2)])
+    (told,) = [text for text in backend.notices if text.startswith("drafter ")]
+    assert "plain has no chat template" in told

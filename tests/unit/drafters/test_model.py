@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from specbench.drafters.base import Host, build_drafter
 from specbench.errors import SpecbenchError
 from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams, warp
@@ -116,3 +117,24 @@ def test_weight_bytes_are_the_drafters_own():
     small = language_model("llama", num_hidden_layers=1)
     drafter = make_drafter(target, "model:d", {"d": small})
     assert drafter.weight_bytes == small.weight_bytes < target.weight_bytes
+
+
+def test_a_dtype_and_a_device_of_its_own_are_asked_for():
+    target, asked = language_model("llama"), {}
+
+    def load(name: str, **placement: str) -> LanguageModel:
+        asked[name] = placement
+        return target
+
+    build_drafter("model:near,dtype=bfloat16,device=cuda:1,gamma=auto", Host(target, load))
+    build_drafter("model:same", Host(target, load))
+    assert asked == {"near": {"dtype": "bfloat16", "device": "cuda:1"}, "same": {}}
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [("dtype=float8", "dtype=float8 is unknown"), ("device=gpu", "device=gpu is no device")],
+)
+def test_a_dtype_or_device_that_is_none_is_refused(option, says):
+    with pytest.raises(SpecbenchError, match=says):
+        make_drafter(language_model("llama"), f"model:near,{option}")

@@ -246,3 +246,15 @@ def test_a_shape_cannot_stop_at_tokens_that_mean_nothing():
         build({"target": "shape:llama-3.1-8b", "ignore-eos": False})
     assert "--stop-at-eos" in str(caught.value)
     assert "shape:llama-3.1-8b" in str(caught.value)
+
+
+def test_settings_of_a_chat_template_are_json_where_they_can_be():
+    given = ["enable_thinking=false", "date_string=26 Jul 2024", "effort=2"]
+    config = SweepConfig(chat_template_args=given)
+    expected = {"enable_thinking": False, "date_string": "26 Jul 2024", "effort": 2}
+    assert config.chat_template_args == expected
+    assert build({"chat-template-arg": given}).digest() == config.digest() != SweepConfig().digest()
+    assert "chat_template_args" not in SweepConfig().measurement()
+    for wrong in ("enable_thinking", "=false", "a b=1"):
+        with pytest.raises(SpecbenchError, match="is not usable"):
+            SweepConfig(chat_template_args=[wrong])

@@ -11,10 +11,12 @@ import torch
 
 from specbench.errors import SpecbenchError
 from specbench.weights import random_model as making
+from specbench.weights import room
 from specbench.weights.borrowed import borrowed_tokenizer
 from specbench.weights.finding import resolve
 from specbench.weights.loading import load_causal_lm, shape_bytes
-from specbench.weights.random_model import count_parameters, random_model
+from specbench.weights.random_model import random_model
+from specbench.weights.room import count_parameters
 from specbench.weights.shapes import all_shapes, find_shape, is_shape
 from tests.unit.weights.tiny import write_folder
 
@@ -165,21 +167,21 @@ def test_weights_that_do_not_fit_are_refused_with_both_figures_before_any_is_mad
     def never(*_: object, **__: object) -> None:
         raise AssertionError("weights were made")
 
-    monkeypatch.setattr(making, "available_bytes", lambda device: 139_800_000_000)
+    monkeypatch.setattr(room, "available_bytes", lambda device: 139_800_000_000)
     monkeypatch.setattr(making, "seeded", never)
     with pytest.raises(SpecbenchError) as caught:
         load_causal_lm("shape:llama-3.1-70b", device="cpu")
     assert str(caught.value) == (
         "shape:llama-3.1-70b in bfloat16 takes 141 GB, and cpu has 140 GB free. Take a smaller "
-        "shape, or a device with more memory"
+        "model, a narrower --dtype, or a device with more memory"
     )
 
 
 def test_what_just_fits_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = 4 * count_parameters(tiny_config())
-    monkeypatch.setattr(making, "available_bytes", lambda device: needed)
+    monkeypatch.setattr(room, "available_bytes", lambda device: needed)
     made(tiny_config())
-    monkeypatch.setattr(making, "available_bytes", lambda device: needed - 1)
+    monkeypatch.setattr(room, "available_bytes", lambda device: needed - 1)
     with pytest.raises(SpecbenchError):
         made(tiny_config())
 
