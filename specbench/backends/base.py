@@ -45,6 +45,7 @@ class EngineOptions:
         compile: compile the target's and draft models' steps.
         engine_python: interpreter of an environment with the engine, where it has one of its own.
         engine_args: more arguments of a server that is started here.
+        share_prefix: what all prompts of a task begin with is read once.
         chat_template_args: variables of the target's chat template.
         logs: folder for what such servers print.
     """
@@ -58,6 +59,7 @@ class EngineOptions:
     compile: bool = False
     engine_python: str | None = None
     engine_args: tuple[str, ...] = ()
+    share_prefix: bool = False
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
     logs: Path = Path("logs")
 
@@ -111,6 +113,8 @@ class Backend(ABC):
         drafter_facts: the same of drafters with weights of their own, by SPEC; from :meth:`check`
             on.
         watch: told of the stretches in which :meth:`generate` decodes; set from outside.
+        shared_prefix: tokens that a block's prompts share, and the seconds in which they were read
+            once; None where each prompt is read as a whole.
         captured: steps captured by model, and why those of others were not; None where none were
             to be.
     """
@@ -124,6 +128,7 @@ class Backend(ABC):
     drafter_facts: dict[str, dict[str, Any]]
     watch: Watch = UNWATCHED
     captured: dict[str, Any] | None = None
+    shared_prefix: dict[str, float | None] | None = None
 
     in_process: bool = True
     prompt_form: PromptForm = "chat"

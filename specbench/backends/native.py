@@ -17,6 +17,7 @@ from specbench.engine.autoregressive import Autoregressive
 from specbench.engine.loop import Decoder, decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
+from specbench.engine.shared_prefix import SharedPrefix, common_prefix
 from specbench.engine.speculative import Speculative
 from specbench.engine.teacher import trace_texts
 from specbench.errors import SpecbenchError
@@ -57,6 +58,11 @@ class NativeBackend(Backend):
         )
         name = loaded.source.name
         self.target = wrapped(loaded.model, loaded.vocabulary, name)
+        if options.share_prefix and self.target.has_encoder:
+            raise SpecbenchError(
+                f"--share-prefix is not usable with {name}: its encoder reads prompts as a whole",
+                "Leave it out",
+            )
         self.tokenizer = loaded.tokenizer
         self.device = str(self.target.device)
         self.stop_tokens = self.target.stop_tokens
@@ -113,7 +119,29 @@ class NativeBackend(Backend):
             self._warm_up(requests, cells, limits)
         if self._capturing is not None:
             self.captured = self._capturing.facts()
-        self._prefills = prefill_all(self.target, requests, self._clock, layers, self._caches)
+        prefix = self._shared_prefix(requests, layers)
+        self._prefills = prefill_all(
+            self.target, requests, self._clock, layers, self._caches, prefix
+        )
+
+    def _shared_prefix(
+        self, requests: Sequence[Request], layers: Sequence[int]
+    ) -> SharedPrefix | None:
+        """What a block's prompts begin with, read once; None where nothing is to be shared."""
+        self.shared_prefix = None
+        if not self._options.share_prefix:
+            return None
+        shared = common_prefix([request.token_ids for request in requests])
+        task = requests[0].labels["task"]
+        if not shared:
+            self.shared_prefix = {"tokens": 0, "seconds": None}
+            self._tell(f"prompts of {task} share no first token")
+            return None
+        self._tell(f"prompts of {task} share their first {len(shared)} tokens, which are read once")
+        SharedPrefix.read(self.target, shared, self._clock, layers)  # its shape is warm now
+        prefix = SharedPrefix.read(self.target, shared, self._clock, layers)
+        self.shared_prefix = {"tokens": len(shared), "seconds": prefix.seconds}
+        return prefix
 
     def generate(self, cell: Cell, requests: Sequence[Request], limits: Limits) -> Generation:
         decoder = self._decoder(cell, self._longest(requests) + limits.max_new_tokens)

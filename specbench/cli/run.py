@@ -127,6 +127,14 @@ def run(
     ] = None,
     seed: Seed = None,
     ignore_eos: IgnoreEos = None,
+    share_prefix: Annotated[
+        bool | None,
+        typer.Option(
+            "--share-prefix",
+            help="Read once what all prompts of a task begin with, as a server's prefix cache "
+            "does. Default: every prompt is read as a whole.",
+        ),
+    ] = None,
     prompt_source: PromptSource = None,
     chat_template_arg: ChatTemplateArgs = None,
     out: Annotated[

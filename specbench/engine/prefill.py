@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from specbench.engine.request import Request
+from specbench.engine.shared_prefix import SharedPrefix
 from specbench.measure.clock import Clock
 from specbench.models.caches import Caches
 from specbench.models.target import LanguageModel, Prefill
@@ -19,6 +20,7 @@ def prefill_all(
     clock: Clock,
     hidden_layers: Sequence[int] = (),
     caches: Caches | None = None,
+    prefix: SharedPrefix | None = None,
 ) -> dict[str, Prefill]:
     """Prefill every request alone; returns what was read by prompt id.
 
@@ -27,6 +29,7 @@ def prefill_all(
     Args:
         hidden_layers: whose states to keep for drafters, as in :meth:`LanguageModel.forward`.
         caches: to read into; without, every prompt gets a cache of its own length.
+        prefix: what all prompts begin with, which is not read again.
     """
     caches = caches or Caches()
     prefills: dict[str, Prefill] = {}
@@ -34,6 +37,10 @@ def prefill_all(
     for request in requests:
         if (known := read.get(tuple(request.token_ids))) is not None:
             prefills[request.prompt_id] = known
+            continue
+        if prefix is not None:
+            found = prefix.prefill(target, request.token_ids, clock)
+            prefills[request.prompt_id] = read[tuple(request.token_ids)] = found
             continue
         layout = target.layout(request.token_ids)
         length = len(layout.context)

@@ -164,6 +164,9 @@ class CellRecord(CellKey):
     # speed; draft_s, verify_s and other_s are means per step (one target forward)
     wall_s: float | None = None
     prefill_s: float | None = None
+    shared_prefix: dict[str, float | None] | None = (
+        None  # tokens read once for all prompts, seconds
+    )
     decode_s: float | None = None
     ttft_s: float | None = None
     itl_s: float | None = None

@@ -118,7 +118,15 @@ class BlockRunner:
             worst = next(text for text in sentences if text.startswith(DIVERGED))
             self.report.warning(f"{cell.cell_id} is not lossless: {worst}")
         sampling = self.backend.draft_sampling(cell)
-        return CellRecord.of(cell, lossless=lossless, cost=cost, draft_sampling=sampling, **fields)
+        prefix = self.backend.shared_prefix
+        return CellRecord.of(
+            cell,
+            lossless=lossless,
+            cost=cost,
+            draft_sampling=sampling,
+            shared_prefix=prefix,
+            **fields,
+        )
 
     def _verdict(
         self,

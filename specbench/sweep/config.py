@@ -41,7 +41,7 @@ _NOT_MEASUREMENT = {"engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
     **{"cuda_graph": True, "compile": False, "context_lengths": None},
     **{"request_rates": None, "served_as": None, "engine_args": None},
-    "chat_template_args": {},
+    **{"chat_template_args": {}, "share_prefix": False},
 }
 """Fields and their defaults, which older versions did not have."""
 
@@ -80,6 +80,7 @@ class SweepConfig(BaseModel):
     seed: int = 0
     ignore_eos: bool = False
     prompt_source: str = "auto"
+    share_prefix: bool = False
     chat_template_args: dict[str, Any] = {}
     out: Path | None = None
     resume: bool = False
@@ -103,6 +104,17 @@ class SweepConfig(BaseModel):
             raise SpecbenchError(
                 f"--stop-at-eos is not usable with --target {self.target!r}",
                 "Leave it out: the tokens of random weights mean nothing, stop tokens neither",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _prefixes_are_shared_here(self) -> Self:
+        """Servers share prefixes as they do; every request is made to look like a new one."""
+        others = [name for name in self.backends if name != "native"]
+        if self.share_prefix and others:
+            raise SpecbenchError(
+                f"--share-prefix is not usable with --backend {others[0]}",
+                "It is for specbench's own engine, native",
             )
         return self
 
@@ -267,7 +279,15 @@ class SweepConfig(BaseModel):
         except ValueError as error:  # a quote that is not closed
             raise wrong("engine_args", value, f"words as in a shell ({error})") from None
 
-    @field_validator("ignore_eos", "cuda_graph", "compile", "resume", "retry_failed", mode="before")
+    @field_validator(
+        "ignore_eos",
+        "cuda_graph",
+        "compile",
+        "share_prefix",
+        "resume",
+        "retry_failed",
+        mode="before",
+    )
     @classmethod
     def _switch(cls, value: Any, info: Any) -> bool:
         if not isinstance(value, bool):

@@ -42,6 +42,7 @@ OPTION_FIELDS = {
     "compile": "compile",
     "seed": "seed",
     "ignore-eos": "ignore_eos",
+    "share-prefix": "share_prefix",
     "prompt-source": "prompt_source",
     "chat-template-arg": "chat_template_args",
     "out": "out",

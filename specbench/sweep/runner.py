@@ -157,6 +157,7 @@ def engine_options(config: SweepConfig) -> EngineOptions:
         ignore_eos=config.ignore_eos,
         engine_python=config.engine_python,
         engine_args=tuple(shlex.split(config.engine_args or "")),
+        share_prefix=config.share_prefix,
         chat_template_args=config.chat_template_args,
         logs=config.folder / LOGS,
         cuda_graph=config.cuda_graph,

@@ -34,7 +34,7 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "--max-new-tokens 64 --request-rate 2,4.5 --context-length 512,64 --repeats 2 "
         "--backend native --engine-python ~/vllm/bin/python --engine-args=--enforce-eager "
         "--device cpu --dtype bf16 --attention eager --threads 2 "
-        "--no-cuda-graph --compile --seed 7 --ignore-eos --prompt-source offline "
+        "--no-cuda-graph --compile --seed 7 --ignore-eos --share-prefix --prompt-source offline "
         "--chat-template-arg enable_thinking=false "
         f"--out runs/x --resume --retry-failed --task code,{prompts}"
     )
@@ -65,6 +65,7 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "compile": True,
         "seed": 7,
         "ignore_eos": True,
+        "share_prefix": True,
         "prompt_source": "offline",
         "chat_template_args": {"enable_thinking": False},
         "out": Path("runs/x"),

@@ -312,3 +312,18 @@ def test_a_draft_model_whose_prompts_look_otherwise_is_told(load: Load, tmp_path
     backend.check([cell(f"model:{plain}", 2), cell(f"model:{chat}", 2)])
     (told,) = [text for text in backend.notices if text.startswith("drafter ")]
     assert "plain has no chat template" in told
+
+
+def test_a_prefix_is_shared_where_that_is_asked_for(load: Load):
+    backend, asked = load(share_prefix=True), []
+    labels = {"task": "mine", "category": "x", "turn": 0, "source": "test"}
+    for index, text in enumerate(("say one", "say two", "say three and four")):
+        ids = backend.tokenizer(text)["input_ids"]
+        asked.append(Request(f"p{index}", f"p{index}", ids, (), labels))
+    outputs = generate(backend, cell(), asked)
+    assert outputs == generate(load(), cell(), asked)
+    assert backend.shared_prefix["tokens"] == len("say ")
+    assert backend.shared_prefix["seconds"] > 0
+    generate(backend, cell(), requests(backend))
+    assert backend.shared_prefix == {"tokens": 0, "seconds": None}
+    assert load().shared_prefix is None

@@ -258,3 +258,10 @@ def test_settings_of_a_chat_template_are_json_where_they_can_be():
     for wrong in ("enable_thinking", "=false", "a b=1"):
         with pytest.raises(SpecbenchError, match="is not usable"):
             SweepConfig(chat_template_args=[wrong])
+
+
+def test_prefixes_are_shared_in_the_own_engine_alone():
+    assert SweepConfig(share_prefix=True).measurement()["share_prefix"] is True
+    for backend in ("hf-assisted", "vllm", "openai:http://localhost:8000"):
+        with pytest.raises(SpecbenchError, match="--share-prefix is not usable with --backend"):
+            SweepConfig(share_prefix=True, backends=["native", backend])
