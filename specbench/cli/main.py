@@ -36,8 +36,8 @@ from specbench.analysis.shown.names import printable
 from specbench.errors import SpecbenchError
 
 COMMAND_ORDER = (
-    "run", "alpha", "plot", "optimal-gamma", "fit", "report", "compare", "import", "train-drafter",
-    "tasks", "drafters", "models", "doctor",
+    "run", "alpha", "plot", "optimal-gamma", "fit", "report", "compare", "reference", "import",
+    "train-drafter", "tasks", "drafters", "models", "doctor",
 )  # fmt: skip
 """The order in the help text; a command that is not listed here follows in alphabetical order."""
 

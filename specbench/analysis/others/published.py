@@ -16,8 +16,11 @@ import specbench
 from specbench.analysis.fitted import GammaFit, RunFit
 from specbench.analysis.pooling import GroupKey
 from specbench.errors import SpecbenchError
+from specbench.records.spec_text import split_spec
 from specbench.theory import closed_form
 
+PAPER_TASKS = {"wmt14-en-de": "translation", "cnn-dailymail": "summarization"}
+"""The paper's data sets -> the tasks that draw from them."""
 PAPER = "Leviathan et al. 2023, table 2"
 """What a legend calls the paper's measurements."""
 
@@ -152,6 +155,31 @@ def beside_run(
         )
         for row in rows
     )
+
+
+def same_setting(row: PaperRow, run: RunFit) -> Nearest | None:
+    """What a run measured where the paper did: on that task, at that temperature, one prompt at a
+    time, with a drafter of that name; of several gammas the one that comes nearest.
+
+    >>> same_setting(load_published().measured[0], fit)     # doctest: +SKIP
+    """
+    found = [
+        (abs(math.log2(point.gamma / row.gamma)), Nearest(group.key, point))
+        for group in run.groups
+        if group.key.setting.task == PAPER_TASKS[row.task]
+        and group.key.setting.temperature == row.temperature
+        and group.key.setting.batch_size == 1
+        and _is_called(group.key.drafter, row.drafter)
+        for point in group.points
+    ]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _is_called(drafter: str, size: str) -> bool:
+    """Whether a SPEC is of a draft model of the paper's size: ``model:google/flan-t5-small``."""
+    head, _ = split_spec(drafter)
+    kind, _, name = head.partition(":")
+    return kind == "model" and Path(name).name.endswith(size)
 
 
 def _c(row: FormulaRow | PaperRow) -> float:
