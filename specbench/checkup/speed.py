@@ -20,6 +20,9 @@ REPEATS = 5
 QUIET = 0.10
 """Largest spread of a quiet machine: what differs more can't show a speedup of 1.1."""
 
+LEAST_COPY, LEAST_MATMUL = 5e8, 1e9
+"""Bytes and operations per second that one core has to spare: below, something else holds it."""
+
 _COPY_S, _MATMUL_S = 0.25, 0.5
 _NOT_QUIET = "The machine is not quiet: end other work, let it cool, and look again"
 
@@ -31,7 +34,8 @@ def memory_copy(machine: Machine) -> Finding | None:
     from specbench.measure.bandwidth import copy_bandwidth
 
     rates = _measured(machine, partial(copy_bandwidth, budget_s=_COPY_S))
-    return _judged(rates, f"{_told(statistics.median(rates) / 1e9)} GB/s, read + write")
+    value = f"{_told(statistics.median(rates) / 1e9)} GB/s, read + write"
+    return _judged(rates, value, least=LEAST_COPY)
 
 
 @check("measured speed", "matmul")
@@ -50,7 +54,7 @@ def matmul(machine: Machine) -> list[Finding] | None:
     slower = statistics.median(half) < statistics.median(single)
     remark = "; slower than float32 here, so choose --dtype float32" if slower else ""
     return [
-        _judged(single, _operations(single), "matmul float32"),
+        _judged(single, _operations(single), "matmul float32", least=LEAST_MATMUL),
         _judged(half, _operations(half), "matmul bfloat16", remark),
     ]
 
@@ -71,11 +75,13 @@ def _measured(machine: Machine, rate: Callable[[str], float]) -> list[float]:
     return [rate(str(machine.device)) for _ in range(1 + REPEATS)][1:]
 
 
-def _judged(rates: list[float], value: str, name: str = "", remark: str = "") -> Finding:
+def _judged(
+    rates: list[float], value: str, name: str = "", remark: str = "", least: float = 0.0
+) -> Finding:
     spread = (max(rates) - min(rates)) / statistics.median(rates)
     facts: Facts = {"per_s": statistics.median(rates), "repeats": rates, "spread": spread}
     shown = f"{spread:.0%}" if spread <= 1.0 else "above 100%"
     value = f"{value}; {len(rates)} measurements, spread {shown}{remark}"
-    if spread > QUIET:
+    if spread > QUIET or statistics.median(rates) < least:
         return warn(value, _NOT_QUIET, name=name, **facts)
     return ok(value, name=name, **facts)

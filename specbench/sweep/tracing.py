@@ -39,6 +39,7 @@ from specbench.sweep.texts import (
     text_manifest,
     text_of,
 )
+from specbench.weights.shapes import is_shape
 from specbench.workloads.prompt import Workload
 
 
@@ -100,8 +101,14 @@ def traceable(config: SweepConfig, report: Reporter) -> dict[str, list[int]]:
     """The gammas to replay of each drafter; those that it can't have are said and left out.
 
     Raises:
-        SpecbenchError: one pass can't tell a drafter's alpha, or it can have none of the gammas.
+        SpecbenchError: the target has random weights, one pass can't tell a drafter's alpha, or it
+            can have none of the gammas.
     """
+    if is_shape(config.target):
+        raise SpecbenchError(
+            f"target {config.target!r} has random weights: no drafter's alpha can be told of them",
+            "Give a --target with weights",
+        )
     found: dict[str, list[int]] = {}
     reasons: dict[str, None] = {}
     for spec in checked_specs(config):

@@ -195,3 +195,9 @@ def test_a_damaged_trace_is_named(specbench, traced: str):
     file.write_text(file.read_text().replace('"alpha":', '"alpha":"x","y":', 1))
     line = specbench("alpha", "torn").error_line
     assert "traces.jsonl line 1: alpha" in line
+
+
+def test_random_weights_have_no_alpha(specbench) -> None:
+    result = specbench("alpha", "--target", "shape:llama-3.2-1b", "--drafter", "ngram")
+    assert result.code == 2
+    assert "has random weights: no drafter's alpha can be told of them" in result.err

@@ -74,3 +74,15 @@ def test_without_torch_nothing_is_measured(world: World, monkeypatch: pytest.Mon
     machine.device = None
     assert speed.memory_copy.findings(machine) == []
     assert speed.matmul.findings(machine) == []
+
+
+def test_a_rate_that_one_core_would_exceed_is_no_quiet_machines(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    slow, fast = speed.LEAST_MATMUL * 0.99, speed.LEAST_MATMUL * 1.01
+    rates(monkeypatch, "matmul_rate", [slow] * 12)
+    assert [f.verdict for f in speed.matmul.findings(world.machine())] == ["warn", "ok"]
+    rates(monkeypatch, "matmul_rate", [fast] * 12)
+    assert [f.verdict for f in speed.matmul.findings(world.machine())] == ["ok", "ok"]
+    rates(monkeypatch, "copy_bandwidth", [speed.LEAST_COPY * 0.99] * 6)
+    assert one(speed.memory_copy, world.machine()).verdict == "warn"
