@@ -149,8 +149,11 @@ class RowCache(Cache):
             keys[:, :, new] = key_states
             values[:, :, new] = value_states
         else:
-            keys[self._rows, :, self._slots] = key_states.transpose(1, 2)
-            values[self._rows, :, self._slots] = value_states.transpose(1, 2)
+            assert self._rows is not None
+            assert self._slots is not None
+            rows, slots = self._rows.to(keys.device), self._slots.to(keys.device)
+            keys[rows, :, slots] = key_states.transpose(1, 2)
+            values[rows, :, slots] = value_states.transpose(1, 2)
         return keys[:, :, : self._extent], values[:, :, : self._extent]
 
     @property
@@ -172,7 +175,8 @@ class RowCache(Cache):
         rows = torch.arange(self.num_rows, device=paths.device)[:, None]
         old, new = roots + paths, roots + torch.arange(paths.shape[1], device=paths.device)
         for stored in (*self.keys, *self.values):
-            stored[rows, :, new] = stored[rows, :, old]  # read as a whole before it is written
+            row, source, place = (at.to(stored.device) for at in (rows, old, new))
+            stored[row, :, place] = stored[row, :, source]  # read as a whole before it is written
 
     def snapshot(self, row: int, length: int) -> Snapshot:
         """A copy of one row's first ``length`` slots."""
