@@ -40,6 +40,7 @@ class EngineOptions:
     Attributes:
         target: hub name, folder, GGUF file, or None for the embedded default.
         device, dtype, attention: as on the command line, ``auto`` included.
+        target_quantization: a method of :mod:`specbench.weights.methods`; None: as it comes.
         ignore_eos: outputs are as long as they may be; a server must be able to.
         cuda_graph: on CUDA, capture steps as graphs.
         compile: compile the target's and draft models' steps.
@@ -52,6 +53,7 @@ class EngineOptions:
     device: str = "auto"
     dtype: str = "auto"
     attention: str = "auto"
+    target_quantization: str | None = None
     ignore_eos: bool = False
     cuda_graph: bool = True
     compile: bool = False

@@ -22,7 +22,7 @@ from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.backends.spec import BackendSpec
 from specbench.drafters._shipped import drafter_name, weights_of
-from specbench.drafters.spec import parse_spec
+from specbench.drafters.spec import QUANTIZATION, parse_spec
 from specbench.engine.recorder import Recorder
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
@@ -94,7 +94,8 @@ class HfAssistedBackend(NativeBackend):
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             spec = parse_spec(text)
             if spec.kind == "model" and text not in self._assistants:
-                assistant = self._load_drafter_model(drafter_name(spec, self.target))
+                name = drafter_name(spec, self.target)
+                assistant = self._load_drafter_model(name, spec.options.get(QUANTIZATION))
                 require_same_vocabulary(self.target, assistant)
                 assistant.model.generation_config = GenerationConfig()
                 self._assistants[text] = assistant

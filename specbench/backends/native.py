@@ -50,6 +50,7 @@ class NativeBackend(Backend):
             dtype=options.dtype,
             device=options.device,
             attention=options.attention,
+            quantization=options.target_quantization,
             progress=progress,
             check=require_rollback,
         )
@@ -187,18 +188,22 @@ class NativeBackend(Backend):
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
 
-    def _load_drafter_model(self, name: str) -> LanguageModel:
+    def _load_drafter_model(self, name: str, quantization: str | None = None) -> LanguageModel:
         loaded = load_causal_lm(
             name,
             dtype=str(self.target.dtype).removeprefix("torch."),
             device=self.device,
             attention=self._options.attention,
+            quantization=quantization,
             progress=self._progress,
             check=require_rollback,
         )
         use_fast_order(loaded.model)
         source = loaded.source
-        model = wrapped(loaded.model, loaded.vocabulary, source.name, source.provenance)
+        facts = dict(source.provenance)
+        if loaded.quantization is not None:
+            facts["quantization"] = loaded.quantization
+        model = wrapped(loaded.model, loaded.vocabulary, source.name, facts)
         _group_on_gpu(model)
         if self._options.compile:
             model.compile()

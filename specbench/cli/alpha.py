@@ -18,12 +18,14 @@ from specbench.cli._output import FORMAT_METAVAR, OutputFormat, print_csv, print
 from specbench.cli._sweep_options import (
     Attention,
     Device,
+    DrafterQuantization,
     Dtype,
     IgnoreEos,
     MaxNewTokens,
     Prompts,
     PromptSource,
     Seed,
+    TargetQuantization,
     Tasks,
     Temperatures,
     Threads,
@@ -58,6 +60,8 @@ def alpha(
             "specbench run.",
         ),
     ] = None,
+    target_quantization: TargetQuantization = None,
+    drafter_quantization: DrafterQuantization = None,
     gamma: Annotated[
         list[str] | None,
         typer.Option(metavar="N,N", help=f"Draft lengths to replay. Default: {DEFAULT_GAMMAS}."),

@@ -18,12 +18,14 @@ import typer
 from specbench.cli._sweep_options import (
     Attention,
     Device,
+    DrafterQuantization,
     Dtype,
     IgnoreEos,
     MaxNewTokens,
     Prompts,
     PromptSource,
     Seed,
+    TargetQuantization,
     Tasks,
     Temperatures,
     Threads,
@@ -54,6 +56,8 @@ def run(
             "the shipped model, medusa and eagle.",
         ),
     ] = None,
+    target_quantization: TargetQuantization = None,
+    drafter_quantization: DrafterQuantization = None,
     gamma: Annotated[
         list[str] | None, typer.Option(metavar="N,N", help="Draft lengths. Default: 1,2,4.")
     ] = None,
@@ -193,6 +197,9 @@ def _print_plan(sweep: SweepConfig) -> None:
     print("\n".join(map(printable, plan_lines(cells, sweep))))
     if not all(engine.in_process for engine in engines.values()):
         print("no estimate of the time: a server's speed is not known before it is measured")
+        return
+    if sweep.target_quantization is not None:
+        print("no estimate of the time: quantised weights are made when the target is loaded")
         return
     weight_bytes = _weight_bytes_here(sweep.target, sweep.dtype)
     if weight_bytes is None:

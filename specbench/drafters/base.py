@@ -99,10 +99,14 @@ class Guess:
 
 @dataclass(frozen=True)
 class Host:
-    """What a drafter may be built from: the target, and a way to load another model like it."""
+    """What a drafter may be built from.
+
+    Attributes:
+        load: another model like the target, by its name and, if given, a method to quantise it.
+    """
 
     target: LanguageModel
-    load: Callable[[str], LanguageModel]
+    load: Callable[..., LanguageModel]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A smaller language model with the same tokenizer (``model:NAME``, a hub name, folder or GGUF).
 
 ``model`` alone is the draft model that comes with specbench for its embedded default target,
-``model:shape:NAME`` a published architecture with random weights.
+``model:shape:NAME`` a published architecture with random weights. With ``quantization=METHOD`` its
+weights are quantised while they are loaded.
 
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
@@ -22,7 +23,7 @@ from specbench.drafters._shipped import check_shipped, drafter_name, weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Host, Session, Text
-from specbench.drafters.spec import DrafterSpec
+from specbench.drafters.spec import QUANTIZATION, DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
@@ -30,6 +31,7 @@ from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_layout, require_same_vocabulary
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.finding import resolve
+from specbench.weights.methods import check_method, require_package
 from specbench.weights.shapes import is_shape
 
 
@@ -37,6 +39,7 @@ class ModelDrafter(StepwiseDrafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
     the nodes of a tree."""
 
+    OPTIONS = (*StepwiseDrafter.OPTIONS, QUANTIZATION)
     only_prefix = True
     drafts_for_encoders = True
     cache: RowCache
@@ -56,12 +59,17 @@ class ModelDrafter(StepwiseDrafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         check_shipped(spec, "NAME")
+        if (method := spec.options.get(QUANTIZATION)) is not None:
+            require_package(check_method(method, f"drafter {spec.text!r}: {QUANTIZATION}"))
         if spec.has_random_weights:
             _check_shape(spec)
 
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
-        return cls(host.load(drafter_name(spec, host.target)), host.target, spec)
+        method = spec.options.get(QUANTIZATION)
+        name = drafter_name(spec, host.target)
+        model = host.load(name) if method is None else host.load(name, method)
+        return cls(model, host.target, spec)
 
     def start(self, session: Session) -> None:
         super().start(session)

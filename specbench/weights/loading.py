@@ -17,14 +17,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.weights import gguf, hub
+from specbench.weights import gguf, hub, quantized, quantizing
 from specbench.weights.borrowed import BORROWED, borrowed_tokenizer
 from specbench.weights.finding import resolve
 from specbench.weights.kinds import ENCODER_DECODERS, auto_class
+from specbench.weights.methods import check_method, require_package
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quiet_transformers
+from specbench.weights.random_model import count_parameters, outline_of, random_model
 from specbench.weights.shapes import find_shape
 from specbench.weights.source import DEFAULT_NAME, ModelSource
+from specbench.weights.stored import count_weights, num_bytes, stored_tensors
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
 
@@ -42,8 +45,9 @@ class Loaded:
         source: where both came from.
         dtype: the dtype in use, for example ``"float32"``.
         attention: the attention implementation in use.
-        parameters: number of parameters; tied ones count once.
-        weight_bytes: their bytes.
+        parameters: number of parameters; tied ones count once, packed ones as what they stand for.
+        weight_bytes: their bytes, as they are stored.
+        quantization: how they are or were quantised; None: they are plain.
         notices: what the user should know (a changed dtype, an unknown pre-tokenizer).
     """
 
@@ -54,6 +58,7 @@ class Loaded:
     attention: str
     parameters: int
     weight_bytes: int
+    quantization: dict[str, Any] | None = None
     notices: tuple[str, ...] = ()
 
     @property
@@ -70,6 +75,7 @@ class Loaded:
             "attention": self.attention,
             "parameters": self.parameters,
             "weight_bytes": self.weight_bytes,
+            **({"quantization": self.quantization} if self.quantization else {}),
         }
 
 
@@ -79,6 +85,7 @@ def load_causal_lm(
     dtype: str = "auto",
     device: str = "auto",
     attention: str = "auto",
+    quantization: str | None = None,
     progress: Progress = SILENT,
     check: ConfigCheck | None = None,
 ) -> Loaded:
@@ -91,49 +98,70 @@ def load_causal_lm(
             torch floating dtype's name.
         device: ``auto`` (``cuda`` if there is one), or a torch device.
         attention: ``auto`` (``sdpa`` where the architecture has it, else ``eager``), or either.
+        quantization: a method of :mod:`specbench.weights.methods`, to quantise it on the way.
         progress: where notes and bars go.
         check: given the config and the name before weights are read, raises what stands against
             the model; not called for a GGUF file, whose config is made with its weights.
 
     Raises:
-        SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device.
+        SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device, or
+            weights that can't be quantised so.
     """
     _check_attention(attention)
+    if quantization is not None:
+        require_package(check_method(quantization, "quantization"))
     source = resolve(name, progress)
     with quiet_transformers():
         torch_device = _device(device)
         notices: list[str] = []
+        made, told = None, None
         if source.kind == "gguf":
             loaded = _load_gguf(source, dtype, attention, progress)
             model, tokenizer = loaded.model.to(torch_device), loaded.tokenizer
             used = model.config._attn_implementation
             notices.extend(loaded.notices)
+            told = loaded.quantization
+            if quantization is not None:
+                made = quantizing.prepared(quantization, model, model.dtype, torch_device)
+                quantizing.quantize(model, made)
         else:
             config = _config(source)
             if check is not None:
                 check(config, source.name)
+            quantized.refuse_another(config, source.name, quantization)
             chosen, notice = _dtype(dtype, config, torch_device)
             notices.extend(notice)
             used = _attention(attention, config)
+            if quantization is not None:
+                outline = outline_of(config)
+                made = quantizing.prepared(quantization, outline, chosen, torch_device)
             if source.kind == "shape":
-                from specbench.weights.random_model import random_model
-
                 model = random_model(config, chosen, torch_device, used, source.name)
+                if made is not None:
+                    quantizing.quantize(model, made)
             else:
-                model = _load_folder(source, config, chosen, torch_device, used)
+                model = _load_folder(source, config, chosen, torch_device, used, made)
             tokenizer = _tokenizer(source, config)
+    stored_dtype = str(model.dtype).removeprefix("torch.")
+    if made is not None:
+        told = made.facts(model, source.name)
+    elif source.kind != "gguf":
+        told = quantized.facts(config, model, stored_dtype)
+    if told is not None:
+        said = quantized.sentence(told, stored_dtype)
+        progress.note(f"{source.name}: {said}")
     for notice_text in notices:
         progress.note(notice_text)
     model.eval().requires_grad_(False)
-    unique = {id(parameter): parameter for parameter in model.parameters()}.values()
     return Loaded(
         model=model,
         tokenizer=tokenizer,
         source=source,
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=stored_dtype,
         attention=used,
-        parameters=sum(parameter.numel() for parameter in unique),
-        weight_bytes=sum(parameter.numel() * parameter.element_size() for parameter in unique),
+        parameters=count_weights(model),
+        weight_bytes=num_bytes(stored_tensors(model)),
+        quantization=told,
         notices=tuple(notices),
     )
 
@@ -144,8 +172,6 @@ def shape_bytes(name: str, dtype: str = "auto") -> int:
     Raises:
         SpecbenchError: no such shape, or none of a causal language model.
     """
-    from specbench.weights.random_model import count_parameters
-
     with quiet_transformers():
         config = _config(resolve(name))
         chosen, _ = _dtype(dtype, config, _device("auto"))
@@ -309,10 +335,18 @@ def _placement(device: Any) -> dict[str, Any]:
     return {} if device.type == "cpu" else {"device_map": {"": device}}
 
 
-def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, attention: str) -> Any:
+def _load_folder(
+    source: ModelSource,
+    config: Any,
+    dtype: Any,
+    device: Any,
+    attention: str,
+    made: quantizing.Quantization | None,
+) -> Any:
     import torch
     from safetensors import SafetensorError
 
+    quantised = {} if made is None else {"quantization_config": made.settings}
     try:
         model, info = auto_class(config).from_pretrained(
             source.path,
@@ -322,13 +356,19 @@ def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, atte
             trust_remote_code=False,
             output_loading_info=True,
             **_placement(device),
+            **quantised,
         )
     except torch.cuda.OutOfMemoryError as error:
         raise SpecbenchError(
             f"{source.name!r} does not fit into the memory of {device}",
             "Pass a smaller --target or --device cpu",
         ) from error
-    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
+    except (
+        *(SafetensorError, OSError, RuntimeError, ValueError, KeyError, EOFError),
+        *(ImportError, NotImplementedError, AttributeError),
+    ) as error:
+        if (stated := quantized.load_error(config, source.name, error)) is not None:
+            raise stated from error
         raise SpecbenchError(
             f"the weights of {source.name!r} can't be loaded from {source.path}: {error}",
             "Is the download complete?",
@@ -339,7 +379,7 @@ def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, atte
             f"the weights of {source.name!r} lack {len(missing)} tensors, {missing[0]!r} first",
             "They would be random; is the download complete?",
         )
-    return model.to(device)
+    return model if quantized.is_quantised(model) else model.to(device)  # else it is there already
 
 
 def _tokenizer(source: ModelSource, config: Any) -> Any:

@@ -27,9 +27,14 @@ SEED = 0
 
 def count_parameters(config: Any) -> int:
     """Parameters of a transformers configuration, tied ones once."""
+    return sum(weight.numel() for weight in outline_of(config).parameters())
+
+
+def outline_of(config: Any) -> nn.Module:
+    """A model with all its layers and no weights: it takes no memory."""
     with torch.device("meta"):
-        model = auto_class(config).from_config(config)
-    return sum(weight.numel() for weight in model.parameters())
+        model: nn.Module = auto_class(config).from_config(config)
+    return model
 
 
 def random_model(
