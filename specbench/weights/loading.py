@@ -14,11 +14,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from specbench.errors import SpecbenchError
 from specbench.weights import gguf, hub, quantized, quantizing
 from specbench.weights.borrowed import BORROWED, borrowed_tokenizer
+from specbench.weights.choices import (
+    check_attention,
+    chosen_attention,
+    chosen_device,
+    chosen_dtype,
+    parse_dtype,
+)
 from specbench.weights.finding import resolve
 from specbench.weights.kinds import ENCODER_DECODERS, auto_class
 from specbench.weights.methods import check_method, require_package
@@ -32,7 +39,6 @@ from specbench.weights.stored import count_weights, num_bytes, stored_tensors
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
 
 ConfigCheck = Callable[[Any, str], None]
-ATTENTIONS = ("auto", "sdpa", "eager")
 
 
 @dataclass(frozen=True)
@@ -107,63 +113,105 @@ def load_causal_lm(
         SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device, or
             weights that can't be quantised so.
     """
-    _check_attention(attention)
+    check_attention(attention)
     if quantization is not None:
         require_package(check_method(quantization, "quantization"))
     source = resolve(name, progress)
     with quiet_transformers():
-        torch_device = _device(device)
-        notices: list[str] = []
-        made, told = None, None
+        place = chosen_device(device)
         if source.kind == "gguf":
-            loaded = _load_gguf(source, dtype, attention, progress)
-            model, tokenizer = loaded.model.to(torch_device), loaded.tokenizer
-            used = model.config._attn_implementation
-            notices.extend(loaded.notices)
-            told = loaded.quantization
-            if quantization is not None:
-                made = quantizing.prepared(quantization, model, model.dtype, torch_device)
-                quantizing.quantize(model, made)
+            raw = _from_gguf(source, dtype, place, attention, quantization, progress)
         else:
-            config = _config(source)
-            if check is not None:
-                check(config, source.name)
-            quantized.refuse_another(config, source.name, quantization)
-            chosen, notice = _dtype(dtype, config, torch_device)
-            notices.extend(notice)
-            used = _attention(attention, config)
-            if quantization is not None:
-                outline = outline_of(config)
-                made = quantizing.prepared(quantization, outline, chosen, torch_device)
-            if source.kind == "shape":
-                model = random_model(config, chosen, torch_device, used, source.name)
-                if made is not None:
-                    quantizing.quantize(model, made)
-            else:
-                model = _load_folder(source, config, chosen, torch_device, used, made)
-            tokenizer = _tokenizer(source, config)
-    stored_dtype = str(model.dtype).removeprefix("torch.")
-    if made is not None:
-        told = made.facts(model, source.name)
-    elif source.kind != "gguf":
-        told = quantized.facts(config, model, stored_dtype)
-    if told is not None:
-        said = quantized.sentence(told, stored_dtype)
-        progress.note(f"{source.name}: {said}")
-    for notice_text in notices:
-        progress.note(notice_text)
-    model.eval().requires_grad_(False)
+            raw = _from_config(source, dtype, place, attention, quantization, check)
+    for notice in raw.notices:
+        progress.note(notice)
+    model = raw.model
     return Loaded(
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=raw.tokenizer,
         source=source,
-        dtype=stored_dtype,
-        attention=used,
+        dtype=_dtype_of(model),
+        attention=raw.attention,
         parameters=count_weights(model),
         weight_bytes=num_bytes(stored_tensors(model)),
-        quantization=told,
-        notices=tuple(notices),
+        quantization=raw.quantization,
+        notices=tuple(raw.notices),
     )
+
+
+class _Raw(NamedTuple):
+    """What was loaded, without where it came from; as :class:`Loaded`."""
+
+    model: Any
+    tokenizer: Any
+    attention: str
+    quantization: dict[str, Any] | None
+    notices: list[str]
+
+
+def _from_gguf(
+    source: ModelSource,
+    dtype: str,
+    device: Any,
+    attention: str,
+    quantization: str | None,
+    progress: Progress,
+) -> _Raw:
+    """A GGUF file, dequantised, and quantised again where that is asked for."""
+    loaded = _load_gguf(source, dtype, attention, progress)
+    model, told = _frozen(loaded.model.to(device)), loaded.quantization
+    notices = list(loaded.notices)
+    if told is not None:
+        notices.append(f"{source.name}: {quantized.sentence(told, _dtype_of(model))}")
+    if quantization is not None:
+        made = quantizing.prepared(quantization, model, model.dtype, device)
+        quantizing.quantize(model, made)
+        told = made.facts(model, source.name)
+    return _Raw(model, loaded.tokenizer, model.config._attn_implementation, told, notices)
+
+
+def _from_config(
+    source: ModelSource,
+    dtype: str,
+    device: Any,
+    attention: str,
+    quantization: str | None,
+    check: ConfigCheck | None,
+) -> _Raw:
+    """A folder, or random weights in a shape, as its configuration says."""
+    config = _config(source)
+    if check is not None:
+        check(config, source.name)
+    quantized.check_config(config, source.name, quantization)
+    chosen, notices = chosen_dtype(dtype, config, device)
+    used = chosen_attention(attention, config)
+    made = None
+    if quantization is not None:
+        made = quantizing.prepared(quantization, outline_of(config), chosen, device)
+    comes_quantised = quantized.config_of(config) is not None
+    if source.kind == "shape":
+        model = _frozen(random_model(config, chosen, device, used, source.name))
+        if made is not None:
+            quantizing.quantize(model, made)
+    else:
+        model = _frozen(_load_folder(source, config, chosen, device, used, made))
+    told = None
+    if made is not None:
+        told = made.facts(model, source.name)
+    elif comes_quantised:
+        quantized.used_once(model)
+        told = quantized.facts(config, model, _dtype_of(model))
+    if told is not None:
+        notices.append(f"{source.name}: {quantized.sentence(told, _dtype_of(model))}")
+    return _Raw(model, _tokenizer(source, config), used, told, notices)
+
+
+def _frozen(model: Any) -> Any:
+    return model.eval().requires_grad_(False)
+
+
+def _dtype_of(model: Any) -> str:
+    return str(model.dtype).removeprefix("torch.")
 
 
 def shape_bytes(name: str, dtype: str = "auto") -> int:
@@ -174,16 +222,8 @@ def shape_bytes(name: str, dtype: str = "auto") -> int:
     """
     with quiet_transformers():
         config = _config(resolve(name))
-        chosen, _ = _dtype(dtype, config, _device("auto"))
+        chosen, _ = chosen_dtype(dtype, config, chosen_device("auto"))
         return count_parameters(config) * int(chosen.itemsize)
-
-
-def _check_attention(attention: str) -> None:
-    if attention not in ATTENTIONS:
-        raise SpecbenchError(
-            f"unknown attention {attention!r}",
-            f"Known: {', '.join(ATTENTIONS)} (others take no mask per row, which the engine needs)",
-        )
 
 
 def _config(source: ModelSource) -> Any:
@@ -251,83 +291,6 @@ def check_causal(config: Any, name: str) -> None:
     ):
         shown = ", ".join(architectures) or kind
         raise SpecbenchError(f"{name!r} ({shown}) is no causal language model", hint)
-
-
-def _dtype(dtype: str, config: Any, device: Any) -> tuple[Any, list[str]]:
-    """The torch dtype to load in, and what to say about it."""
-    import torch
-
-    if dtype != "auto":
-        return parse_dtype(dtype), []
-    stored = getattr(config, "dtype", None)
-    if isinstance(stored, str):
-        stored = parse_dtype(stored)
-    if stored is None:
-        return torch.float32, []
-    if stored is torch.float16 and device.type == "cpu":
-        return torch.float32, [
-            "the checkpoint is float16, which a CPU computes slowly: loading it as float32"
-            " (--dtype float16 insists)"
-        ]
-    return stored, []
-
-
-def parse_dtype(dtype: str) -> Any:
-    """The torch dtype of a name; short names (``bf16``, ``fp16``, ``fp32``) too.
-
-    Raises:
-        SpecbenchError: no such dtype.
-    """
-    import torch
-
-    known = {
-        "float32": torch.float32,
-        "bfloat16": torch.bfloat16,
-        "float16": torch.float16,
-        "float64": torch.float64,
-    }
-    short = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    name = short.get(dtype, dtype).removeprefix("torch.")
-    if name not in known:
-        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: auto, {', '.join(known)}")
-    return known[name]
-
-
-def _device(device: str) -> Any:
-    import torch
-
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        parsed = torch.device(device)
-    except RuntimeError as error:
-        raise SpecbenchError(
-            f"unknown device {device!r}", "Pass auto, cpu, cuda or cuda:N"
-        ) from error
-    if parsed.type == "cuda" and not torch.cuda.is_available():
-        raise SpecbenchError(
-            f"device {device!r} is not there: torch sees no CUDA GPU", "Pass --device cpu"
-        )
-    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
-        raise SpecbenchError(
-            f"device {device!r} is not there: torch sees {torch.cuda.device_count()} CUDA GPU(s)"
-        )
-    return parsed
-
-
-def _attention(attention: str, config: Any) -> str:
-    if attention == "auto":
-        return "sdpa" if _supports_sdpa(config) else "eager"
-    if attention == "sdpa" and not _supports_sdpa(config):
-        raise SpecbenchError(
-            f"{config.model_type} has no sdpa attention in transformers", "Pass --attention eager"
-        )
-    return attention
-
-
-def _supports_sdpa(config: Any) -> bool:
-    model_class = auto_class(config)._model_mapping[type(config)]
-    return bool(getattr(model_class, "_supports_sdpa", False))
 
 
 def _placement(device: Any) -> dict[str, Any]:

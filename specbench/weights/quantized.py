@@ -7,6 +7,7 @@ kernel for them it may dequantise instead. Which it did is seen in the loaded mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ _PACKAGES = {
     "torchao": "torchao",
 }
 """What to install for a method; of others transformers' own message names it."""
+
+_BY_BITS = ("bitsandbytes",)  # transformers lists it as two methods, of 8 bits and of 4
 
 
 def config_of(config: Any) -> dict[str, Any] | None:
@@ -43,24 +46,43 @@ def is_quantised(model: Any) -> bool:
     return bool(quantised_part(model)["layers"])
 
 
-def refuse_another(config: Any, name: str, method: str | None) -> None:
-    """Refuse to quantise what is quantised.
+def check_config(config: Any, name: str, asked: str | None) -> None:
+    """Refuse a checkpoint of an unknown method, and to quantise what is quantised.
 
     Args:
         config: of the checkpoint.
         name: how messages call it.
-        method: that is asked for.
+        asked: the method to quantise it by, if one is asked for.
 
     Raises:
-        SpecbenchError: it comes quantised and a method is asked for.
+        SpecbenchError: transformers would take packed weights for plain ones, or quantise twice.
     """
+    from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+
     values = config_of(config)
-    if values is not None and method is not None:
+    if values is None:
+        return
+    method = method_of(values)
+    if method not in _BY_BITS and method not in AUTO_QUANTIZER_MAPPING:
         raise SpecbenchError(
-            f"{name!r} is quantised already ({method_of(values)}), so it can't be quantised as"
-            f" {method}",
+            f"{name!r} is quantised by a method that transformers does not know ({method})",
+            "A newer transformers may know it; or take the model that it was quantised from",
+        )
+    if asked is not None:
+        raise SpecbenchError(
+            f"{name!r} is quantised already ({method}), so it can't be quantised as {asked}",
             "Leave the option out, or take the model that it was quantised from",
         )
+
+
+def used_once(model: Any) -> None:
+    """Let a library unpack now what it would unpack at the first forward (compressed-tensors)."""
+    import torch
+
+    token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
+    source = {"decoder_input_ids": token} if model.config.is_encoder_decoder else {}
+    with torch.inference_mode():
+        model(input_ids=token, **source)
 
 
 def facts(config: Any, model: Any, dtype: str) -> dict[str, Any] | None:
@@ -109,23 +131,36 @@ def load_error(config: Any, name: str, error: Exception) -> SpecbenchError | Non
 
 
 def _bits(values: Mapping[str, Any]) -> int | None:
-    """Of a weight; None where the config does not say."""
+    """Of a weight; None where the config does not say.
+
+    >>> _bits({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnly"}}})
+    4
+    """
     if isinstance(bits := values.get("bits") or values.get("w_bit"), int):
         return bits
     if method_of(values) == "fp8" or values.get("load_in_8bit"):
         return 8
     if values.get("load_in_4bit"):
         return 4
-    weights = _compressed(values)
-    return weights.get("num_bits") if weights else None
+    if named := re.search(r"(\d)Weight", str(_torchao(values).get("_type"))):
+        return int(named[1])
+    return _compressed(values).get("num_bits")
 
 
 def _group(values: Mapping[str, Any]) -> int | list[int] | None:
     """Weights that share a scale, [rows, columns] of a block of them; None: not said, or a row."""
     group = values.get("group_size") or values.get("weight_block_size")
-    if group is None and (weights := _compressed(values)):
-        group = weights.get("group_size")
+    if group is None:
+        told = _compressed(values) or _torchao(values).get("_data") or {}
+        group = told.get("group_size")
     return None if group in (None, -1) else list(group) if isinstance(group, tuple) else group
+
+
+def _torchao(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a torchao checkpoint: the name of their class and its fields."""
+    told = values.get("quant_type")
+    default = told.get("default") if isinstance(told, Mapping) else None
+    return default if isinstance(default, Mapping) else {}
 
 
 def _compressed(values: Mapping[str, Any]) -> Mapping[str, Any]:
