@@ -11,6 +11,7 @@ from specbench.models.target import LanguageModel
 from tests.lossless import greedy_faults
 from tests.quantised import needs, quantised, wide_model
 from tests.tiny import alpha, hugging_face_greedy, noisy_copy, requests, run_cell
+from tests.tiny_seq2seq import encoder_decoder
 
 pytestmark = needs("torchao")
 
@@ -98,3 +99,17 @@ def test_only_plain_layers_are_turned_round_on_a_cpu(method: str, monkeypatch: p
         model, "model:alike", PROMPTS, gamma=4, max_new_tokens=LENGTH, models=drafters(method)
     )
     assert greedy_faults(cell.outputs, baseline(method)) == []
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart", "marian"])
+def test_an_encoder_decoder_is_quantised_too(kind: str):
+    plain = encoder_decoder(kind)
+    target = quantised(plain, "int8")
+    models = {"plain": plain, "alike": quantised(plain, "int8")}
+    expected = run_cell(target, None, PROMPTS, max_new_tokens=LENGTH).outputs
+    for spec in ("model:plain", "model:alike"):
+        cell = run_cell(
+            target, spec, PROMPTS, gamma=4, batch_size=3, max_new_tokens=LENGTH, models=models
+        )
+        assert greedy_faults(cell.outputs, expected) == []
+    assert target.weight_bytes < 0.5 * plain.weight_bytes
