@@ -25,8 +25,7 @@ HEADS, KEY_HEADS, HEAD_SIZE, FEED_FORWARD = 4, 2, 8, 40
 
 def sizes(target: LanguageModel) -> tuple[int, int]:
     """Width of the last state and of the output layer."""
-    vocab_size, hidden_size = target.model.get_output_embeddings().weight.shape
-    return hidden_size, vocab_size
+    return target.state_size, target.vocab_size
 
 
 def draw(seed: int) -> Callable[..., Tensor]:

@@ -79,7 +79,8 @@ def fit_run(run: Run) -> RunFit:
     target = str(run.manifest.target.get("name") or found[0].key.setting.target)
     notes = (*wrong.sentences, *run_notes(fits, failed), *traces.problems, *incomplete(run))
     name, left_out = run.manifest.name, (wrong.unusable, wrong.suspect)
-    return RunFit(name, run.path, target, fits, failed, notes, *left_out)
+    method = run.manifest.target_quantization
+    return RunFit(name, run.path, target, fits, failed, notes, *left_out, method)
 
 
 def _fit_group(group: Group, tables: RawTables, traces: Traces) -> GroupFit:

@@ -18,7 +18,7 @@ from specbench.analysis.rounds.evidence import Evidence
 from specbench.analysis.rounds.gap import Gap
 from specbench.analysis.rounds.model import MeasuredRounds, RoundModel
 from specbench.records.schema import CellRecord, DraftForm
-from specbench.records.spec_text import is_synthetic
+from specbench.records.spec_text import is_synthetic, quantised_name
 from specbench.theory.cost_model import CostFit
 from specbench.theory.scatter import Scatter
 
@@ -156,6 +156,8 @@ class RunFit:
     """All groups of a run, the cells that failed, and what a reader should know about both.
 
     Attributes:
+        target: its name, as it is loaded by.
+        quantization: the method that its weights were quantised by while it was loaded.
         unusable: ids of finished cells that nothing rests on.
         suspect: those and all others whose numbers can't be, or are not those of their line.
     """
@@ -168,6 +170,12 @@ class RunFit:
     warnings: tuple[str, ...]
     unusable: frozenset[str] = frozenset()
     suspect: frozenset[str] = frozenset()
+    quantization: str | None = None
+
+    @property
+    def shown_target(self) -> str:
+        """What the target is called beside others."""
+        return quantised_name(self.target, self.quantization)
 
 
 def _scored(errors: Sequence[float | None]) -> Errors | None:

@@ -22,10 +22,17 @@ def capturing_for(
     they are only called again.
     """
     if options.cuda_graph and target.device.type == "cuda":
-        if not target.has_encoder:
+        reason = _why_not(target)
+        if reason is None:
             return Capturing(CudaGraphs(target.device), progress.note)
-        progress.note(f"{target.name}, an encoder-decoder, runs without captured steps")
+        progress.note(f"{target.name}, {reason}, runs without captured steps")
     return Capturing(Rerun(), progress.note) if options.compile else None
+
+
+def _why_not(target: LanguageModel) -> str | None:
+    if target.has_encoder:
+        return "an encoder-decoder"
+    return "spread over several devices" if len(target.devices) > 1 else None
 
 
 def one_per_size(requests: Sequence[Request]) -> list[Request]:

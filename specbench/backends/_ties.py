@@ -18,6 +18,7 @@ from torch import Tensor
 from specbench.backends.base import Divergence, TieMeasure
 from specbench.models.encoder_decoder import wrapped
 from specbench.models.target import LanguageModel
+from specbench.weights.stored import packed_layers
 
 _POSITIONS = 24
 _LIKELIEST = 8
@@ -73,9 +74,12 @@ class TieMeter:
         return max(spread, last_place)
 
     def _float32(self) -> LanguageModel:
-        """A float32 copy of the target if the device has room for it, else the target."""
+        """A float32 copy of the target if the device has room for it, else the target.
+
+        A quantised one has none: its weights are those of its kernels, in the dtype they take.
+        """
         target = self.target
-        if target.dtype == torch.float32:
+        if target.dtype == torch.float32 or packed_layers(target.model):
             return target
         if self._exact is None:
             need = 4 * sum(p.numel() for p in target.model.parameters())

@@ -40,6 +40,7 @@ class EngineOptions:
     Attributes:
         target: hub name, folder, GGUF file, or None for the embedded default.
         device, dtype, attention: as on the command line, ``auto`` included.
+        target_quantization: a method of :mod:`specbench.weights.methods`; None: as it comes.
         ignore_eos: outputs are as long as they may be; a server must be able to.
         cuda_graph: on CUDA, capture steps as graphs.
         compile: compile the target's and draft models' steps.
@@ -54,6 +55,7 @@ class EngineOptions:
     device: str = "auto"
     dtype: str = "auto"
     attention: str = "auto"
+    target_quantization: str | None = None
     ignore_eos: bool = False
     cuda_graph: bool = True
     compile: bool = False
@@ -102,7 +104,9 @@ class Backend(ABC):
     Attributes:
         in_process: whether the target runs in this process, so that memory, bandwidth and GPU
             counters of this machine are its own.
-        device: resolved device name.
+        device: resolved device name; of a target that is spread over several, the one where its
+            logits are.
+        devices: all of them, by name.
         tokenizer: the target's; None where a server renders prompts.
         stop_tokens: ids that end an output.
         context_limit: the most tokens a prompt, its output and a draft may take together; without
@@ -131,6 +135,7 @@ class Backend(ABC):
     shared_prefix: dict[str, float | None] | None = None
 
     in_process: bool = True
+    devices: Sequence[str] = ()
     prompt_form: PromptForm = "chat"
 
     @classmethod

@@ -53,6 +53,7 @@ class NativeBackend(Backend):
             dtype=options.dtype,
             device=options.device,
             attention=options.attention,
+            quantization=options.target_quantization,
             progress=progress,
             check=require_rollback,
         )
@@ -65,6 +66,7 @@ class NativeBackend(Backend):
             )
         self.tokenizer = loaded.tokenizer
         self.device = str(self.target.device)
+        self.devices = [str(device) for device in self.target.devices]
         self.stop_tokens = self.target.stop_tokens
         self.context_limit = self.target.context_limit
         self.prompt_form = self.target.prompt_form
@@ -225,7 +227,11 @@ class NativeBackend(Backend):
             torch.cuda.empty_cache()
 
     def _load_drafter_model(
-        self, name: str, dtype: str | None = None, device: str | None = None
+        self,
+        name: str,
+        dtype: str | None = None,
+        device: str | None = None,
+        quantization: str | None = None,
     ) -> LanguageModel:
         """A draft model, in the target's dtype and on its device if others are not asked for."""
         loaded = load_causal_lm(
@@ -233,12 +239,15 @@ class NativeBackend(Backend):
             dtype=dtype or str(self.target.dtype).removeprefix("torch."),
             device=device or self.device,
             attention=self._options.attention,
+            quantization=quantization,
             progress=self._progress,
             check=require_rollback,
         )
         use_fast_order(loaded.model)
         source = loaded.source
         facts = {**source.provenance, "dtype": loaded.dtype}
+        if loaded.quantization is not None:
+            facts["quantization"] = loaded.quantization
         model = wrapped(loaded.model, loaded.vocabulary, source.name, facts)
         _group_on_gpu(model)
         if self._capturing is not None and model.device != self.target.device:

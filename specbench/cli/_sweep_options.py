@@ -9,6 +9,21 @@ from typing import Annotated
 
 import typer
 
+TargetQuantization = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD",
+        help="Quantise the target's weights while it is loaded: int8, int4 (torchao), bnb-8bit or "
+        "bnb-4bit (bitsandbytes). Default: as it comes.",
+    ),
+]
+DrafterQuantization = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD",
+        help="The same for draft models; one alone with --drafter model:NAME,quantization=METHOD.",
+    ),
+]
 Temperatures = Annotated[
     list[str] | None, typer.Option(metavar="T,T", help="0 is greedy. Default: 0,1.")
 ]
@@ -30,7 +45,13 @@ Prompts = Annotated[str | None, typer.Option(metavar="N", help="Prompts per task
 MaxNewTokens = Annotated[
     str | None, typer.Option(metavar="N", help="Tokens generated per prompt. Default: 12.")
 ]
-Device = Annotated[str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="auto, cpu, cuda or cuda:N; cuda:0,cuda:1 spreads the target's layers.",
+    ),
+]
 Dtype = Annotated[
     str | None, typer.Option(metavar="NAME", help="auto, float32, bfloat16 or float16.")
 ]

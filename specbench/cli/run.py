@@ -19,12 +19,14 @@ from specbench.cli._sweep_options import (
     Attention,
     ChatTemplateArgs,
     Device,
+    DrafterQuantization,
     Dtype,
     IgnoreEos,
     MaxNewTokens,
     Prompts,
     PromptSource,
     Seed,
+    TargetQuantization,
     Tasks,
     Temperatures,
     Threads,
@@ -55,6 +57,8 @@ def run(
             "the shipped model, medusa and eagle.",
         ),
     ] = None,
+    target_quantization: TargetQuantization = None,
+    drafter_quantization: DrafterQuantization = None,
     gamma: Annotated[
         list[str] | None, typer.Option(metavar="N,N", help="Draft lengths. Default: 1,2,4.")
     ] = None,
@@ -193,9 +197,10 @@ def _print_plan(sweep: SweepConfig) -> None:
     from specbench.backends.base import make_backend
     from specbench.cli._plan_text import estimate_lines, plan_lines
     from specbench.measure.bandwidth import copy_bandwidth
-    from specbench.measure.device import resolve, set_threads
+    from specbench.measure.device import set_threads
     from specbench.sweep.grid import plan
     from specbench.sweep.told import with_told
+    from specbench.weights.placement import Placement
 
     engines = {text: make_backend(text) for text in sweep.backends}
     sweep = with_told(sweep, engines)
@@ -204,12 +209,15 @@ def _print_plan(sweep: SweepConfig) -> None:
     if not all(engine.in_process for engine in engines.values()):
         print("no estimate of the time: a server's speed is not known before it is measured")
         return
+    if sweep.target_quantization is not None:
+        print("no estimate of the time: quantised weights are made when the target is loaded")
+        return
     weight_bytes = _weight_bytes_here(sweep.target, sweep.dtype)
     if weight_bytes is None:
         print("no estimate of the time: the target is not on this machine yet")
         return
     set_threads(sweep.threads)
-    rate = copy_bandwidth(resolve(sweep.device))
+    rate = copy_bandwidth(Placement.of(sweep.device).first)
     print("\n".join(estimate_lines(cells, sweep, weight_bytes, rate)))
 
 

@@ -16,7 +16,9 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.heads.files import RANKING, Checkpoint
 from specbench.models.few_rows import use_fast_order
+from specbench.models.output_layer import plain_output_weight
 from specbench.models.target import LanguageModel
+from specbench.weights import stored
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,15 @@ def make_output(
     """The head's own output layers or else the target's, cut as ``vocab=`` or its config say.
 
     Raises:
-        SpecbenchError: no ranking to cut by, or more ids than it ranks.
+        SpecbenchError: no ranking to cut by, more ids than it ranks, or a quantised output layer.
     """
     layers = own or [target.model.get_output_embeddings()]
     size = spec.integer("vocab", checkpoint.integer("draft_vocab_size") or target.vocab_size)
     if size == target.vocab_size:
         return Output(layers, None)
     ids = _most_frequent(size, checkpoint, target).to(target.device)
+    if not own:
+        plain_output_weight(target.model, target.name, f"vocab={size}")
     return Output([_cut(layer, ids) for layer in layers], ids)
 
 
@@ -100,5 +104,5 @@ def _cut(layer: nn.Module, ids: Tensor) -> nn.Module:
 
 
 def num_bytes(module: nn.Module) -> int:
-    """Bytes of a module's parameters."""
-    return sum(weight.numel() * weight.element_size() for weight in module.parameters())
+    """Bytes of a module's weights, as they are stored."""
+    return stored.num_bytes(stored.stored_tensors(module))

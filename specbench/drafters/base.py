@@ -102,7 +102,8 @@ class Host:
     """What a drafter may be built from: the target, and a way to load another model like it.
 
     Attributes:
-        load: a model by name; ``dtype`` and ``device`` by name if they are not the target's.
+        load: a model by name; ``dtype``, ``device`` and ``quantization`` by keyword if they are not
+            the target's.
     """
 
     target: LanguageModel

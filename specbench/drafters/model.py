@@ -1,7 +1,8 @@
 """A smaller language model with the same tokenizer (``model:NAME``, a hub name, folder or GGUF).
 
 ``model`` alone is the draft model that comes with specbench for its embedded default target,
-``model:shape:NAME`` a published architecture with random weights.
+``model:shape:NAME`` a published architecture with random weights. With ``quantization=METHOD`` its
+weights are quantised while they are loaded.
 
 It keeps a cache of its own. After a round in which all gamma tokens were accepted it has not read
 the last of them yet, so the next draft reads two tokens first; else the draft would be conditioned
@@ -25,7 +26,7 @@ from specbench.drafters._shipped import check_shipped, drafter_name, weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Host, Session, Text
-from specbench.drafters.spec import DrafterSpec
+from specbench.drafters.spec import QUANTIZATION, DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.measure.device import DEVICES, DTYPES
 from specbench.measure.transfer import to_device
@@ -35,14 +36,18 @@ from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_layout, require_same_vocabulary
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.finding import resolve
+from specbench.weights.methods import check_method, require_package
 from specbench.weights.shapes import is_shape
+
+PLACEMENT = ("dtype", "device", QUANTIZATION)
+"""Options of how the model is loaded."""
 
 
 class ModelDrafter(StepwiseDrafter):
     """Drafts with a :class:`LanguageModel`; samples from its own warped distribution, or chooses
     the nodes of a tree."""
 
-    OPTIONS = ("dtype", "device", *StepwiseDrafter.OPTIONS)
+    OPTIONS = (*PLACEMENT, *StepwiseDrafter.OPTIONS)
     only_prefix = True
     drafts_for_encoders = True
     cache: RowCache
@@ -175,7 +180,7 @@ class ModelDrafter(StepwiseDrafter):
 
 def placement(spec: DrafterSpec) -> dict[str, str]:
     """How a SPEC's model is loaded where that is not as the target is."""
-    return {key: spec.options[key] for key in ("dtype", "device") if key in spec.options}
+    return {key: spec.options[key] for key in PLACEMENT if key in spec.options}
 
 
 def _check_shape(spec: DrafterSpec) -> None:
@@ -189,7 +194,9 @@ def _check_shape(spec: DrafterSpec) -> None:
 
 
 def _check_placement(spec: DrafterSpec) -> None:
-    """Raises SpecbenchError if a dtype or device is none."""
+    """Raises SpecbenchError if a dtype, device or way to quantise is none, or is not installed."""
+    if (method := spec.options.get(QUANTIZATION)) is not None:
+        require_package(check_method(method, f"drafter {spec.text!r}: {QUANTIZATION}"))
     spec.choice("dtype", DTYPES)
     device = spec.options.get("device", "auto")
     if not re.fullmatch(DEVICES, device):

@@ -29,6 +29,10 @@ SHAPE = "shape"
 """The argument of a head with random weights in the target's dimensions."""
 
 
+QUANTIZATION = "quantization"
+"""The option of a draft model whose weights are to be quantised."""
+
+
 @dataclass(frozen=True)
 class DrafterSpec:
     """A parsed SPEC; ``text`` is what the user wrote and what records carry."""
@@ -113,6 +117,23 @@ class DrafterSpec:
                 f"drafter {self.text!r}: {key}={value} is unknown", f"Choose {' or '.join(choices)}"
             )
         return value
+
+
+def quantised(text: str, method: str) -> str:
+    """The SPEC of a draft model with a method to quantise it, unless it names one; others as is.
+
+    >>> quantised("model:ORG/NAME,tree=8", "int8"), quantised("ngram", "int8")
+    ('model:ORG/NAME,tree=8,quantization=int8', 'ngram')
+    >>> quantised("synthetic:0.8,cost=model", "int8")
+    'synthetic:0.8,cost=model,quantization=int8'
+    """
+    spec = parse_spec(text)
+    of_cost = spec.options.get("cost")
+    if of_cost is not None:
+        return f"{spec.text.partition(',cost=')[0]},cost={quantised(of_cost, method)}"
+    if spec.kind != "model" or QUANTIZATION in spec.options:
+        return spec.text
+    return f"{spec.text},{QUANTIZATION}={method}"
 
 
 def parse_spec(text: str) -> DrafterSpec:

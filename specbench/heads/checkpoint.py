@@ -70,7 +70,7 @@ def load_medusa(name: str, target: LanguageModel) -> LoadedHead[MedusaHeads]:
         SpecbenchError: naming what is missing, too much, or of another shape.
     """
     checkpoint, notes = _open(name, "medusa")
-    hidden_size, vocab_size = _state_size(target), target.vocab_size
+    hidden_size, vocab_size = target.state_size, target.vocab_size
     num_heads, num_layers = _count_medusa(checkpoint.tensors)
     for key, counted, lacking in (
         ("medusa_num_heads", num_heads, f"{num_heads}.0.linear.bias"),
@@ -105,7 +105,7 @@ def load_eagle(name: str, target: LanguageModel) -> LoadedHead[EagleHead]:
     checkpoint, notes = _open(name, "eagle")
     config = _layer_config(checkpoint, target)
     config.bias = checkpoint.config.get("bias", True)
-    require_equal(checkpoint, target, "hidden_size", config.hidden_size, _state_size(target))
+    require_equal(checkpoint, target, "hidden_size", config.hidden_size, target.state_size)
     head = _built(checkpoint, lambda: EagleHead(config))
     embedding, tensors = embedding_of(checkpoint, target, config.hidden_size)
     fill(head, checkpoint, tensors, target)
@@ -205,11 +205,6 @@ def _flag(checkpoint: Checkpoint, key: str) -> bool:
     if not isinstance(value, bool):
         raise SpecbenchError(f"the config.json of {checkpoint.name!r} says {key} is {value!r}")
     return value
-
-
-def _state_size(target: LanguageModel) -> int:
-    """H: the width of the state that enters the target's output layer."""
-    return target.model.get_output_embeddings().weight.shape[1]
 
 
 def _feature_layers(checkpoint: Checkpoint, target: LanguageModel) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from specbench.errors import SpecbenchError
 from specbench.heads.files import Checkpoint
 from specbench.models.few_rows import use_fast_order
 from specbench.models.target import LanguageModel
+from specbench.weights.stored import is_plain
 
 
 def fill(
@@ -98,6 +99,6 @@ def embedding_of(
             made_for(checkpoint),
         )
     theirs = theirs.to(target.device, target.dtype)
-    if torch.equal(theirs, ours.weight):
+    if is_plain(ours.weight) and torch.equal(theirs, ours.weight):
         return ours, tensors
     return nn.Embedding.from_pretrained(theirs), tensors

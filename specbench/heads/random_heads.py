@@ -57,8 +57,7 @@ def random_medusa(target: LanguageModel, num_heads: int) -> LoadedHead[MedusaHea
     Raises:
         SpecbenchError: the device has no room for them.
     """
-    width: int = target.model.get_output_embeddings().weight.shape[1]
-    return _loaded("medusa", target, lambda: MedusaHeads(width, num_heads), None)
+    return _loaded("medusa", target, lambda: MedusaHeads(target.state_size, num_heads), None)
 
 
 def random_eagle(target: LanguageModel) -> LoadedHead[EagleHead]:

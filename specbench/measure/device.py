@@ -15,7 +15,8 @@ from specbench.errors import SpecbenchError
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICES = r"auto|cpu|cuda(:\d+)?"
-"""What a device may be called, as a regular expression."""
+SEVERAL_DEVICES = r"cuda:\d+(,cuda:\d+)+"
+"""What a device may be called, and several for the layers of one model: regular expressions."""
 
 
 def resolve(name: str = "auto") -> str:

@@ -8,13 +8,22 @@ has exactly as many parameters as the loaded module.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from specbench.models.reading import read_by_forward
 from specbench.theory.architecture import Architecture
 from specbench.theory.layers import Attention, Latent, Layer, Mixture, Mlp, Stored
 from specbench.theory.traffic import Traffic
+from specbench.weights.stored import (
+    count_weights,
+    is_plain,
+    num_bytes,
+    packed_layers,
+    stored_tensors,
+)
 
 _HEAD_NORMS = {"qwen3", "qwen3_moe"}  # norms of a head's width on queries and keys
 _QUERY_BIASES = {"qwen2", "qwen2_moe"}  # on queries, keys and values, but not on the output
@@ -50,20 +59,27 @@ def architecture_of(config: Any, bits: int = 16) -> Architecture | None:
 
 
 def traffic_of(model: nn.Module) -> Traffic | None:
-    """What a loaded model's forwards move and compute.
+    """What a loaded model's forwards move and compute, quantised weights by their real bytes.
 
     Returns:
-        None where the config's description does not account for every parameter of the module.
+        None where the config's description does not account for every weight of the module.
     """
-    parameters = list({id(weight): weight for weight in model.parameters()}.values())
-    sizes = {weight.element_size() for weight in parameters}
+    plain = [weight for weight in model.parameters() if is_plain(weight)]
+    sizes = {weight.element_size() for weight in plain}
     if len(sizes) != 1:
         return None
     architecture = architecture_of(model.config, 8 * sizes.pop())
-    if architecture is None:
+    if architecture is None or architecture.parameters != count_weights(model):
         return None
-    found = sum(weight.numel() for weight in parameters)
-    return architecture.traffic() if architecture.parameters == found else None
+    described = architecture.traffic()
+    if not packed_layers(model):
+        return described
+    experts = stored_tensors(*(m for path, m in model.named_modules() if path.endswith(".experts")))
+    return replace(
+        described,
+        weight_bytes=num_bytes(read_by_forward(model), without=experts),
+        experts=replace(described.experts, num_bytes=num_bytes(experts)),
+    )
 
 
 def held_bytes(modules: Iterable[nn.Module], beyond: nn.Module | None = None) -> int:
@@ -72,19 +88,9 @@ def held_bytes(modules: Iterable[nn.Module], beyond: nn.Module | None = None) ->
     Args:
         beyond: what is shared with this one is not counted.
     """
-    own = _tensors(*modules)
-    shared = _tensors(beyond) if beyond is not None else {}
-    return sum(
-        tensor.numel() * tensor.element_size()
-        for place, tensor in own.items()
-        if place not in shared
-    )
-
-
-def _tensors(*modules: nn.Module) -> dict[int, Tensor]:
-    """By where they lie."""
-    found = (tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
-    return {tensor.data_ptr(): tensor for tensor in found if tensor.numel()}
+    own = stored_tensors(*modules, working=True)
+    shared = stored_tensors(beyond, working=True) if beyond is not None else {}
+    return num_bytes(own, without=shared)
 
 
 def _layer(config: Any, index: int) -> Layer:

@@ -30,14 +30,6 @@ TASK_PREFIXES = ("t5", "mt5")
 _BANNED = "bad_words_ids"  # of one token each, as Marian's padding is
 _HONOURED = frozenset({_BANNED, "suppress_tokens", "forced_bos_token_id"})
 
-_MADE_ONCE = (
-    "EncDecAttention.k",
-    "EncDecAttention.v",
-    "encoder_attn.k_proj",
-    "encoder_attn.v_proj",
-)
-"""Modules of a decoder that make keys and values of a source, and are not read again."""
-
 
 class EncoderDecoder(LanguageModel):
     """An encoder-decoder with a cache of per-row lengths.
@@ -82,24 +74,6 @@ class EncoderDecoder(LanguageModel):
         }
         self._never = to_device(sorted(never), self.device) if never else None
         self.honours = _HONOURED if all(len(w) == 1 for w in banned) else _HONOURED - {_BANNED}
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of the weights that one forward of decoding reads: without the encoder's, and
-        without those that make keys and values of a source."""
-        parts = {
-            weight.data_ptr(): weight
-            for part in (self._decoder, self.model.get_output_embeddings())
-            for weight in part.parameters()
-        }
-        for path, module in self._decoder.named_modules():
-            if path.endswith(_MADE_ONCE):
-                for weight in module.parameters():
-                    parts.pop(weight.data_ptr())
-        embedding = self.model.get_input_embeddings().weight
-        if embedding is not self.model.get_output_embeddings().weight:
-            parts.pop(embedding.data_ptr(), None)
-        return sum(weight.numel() * weight.element_size() for weight in parts.values())
 
     def layout(self, prompt: Sequence[int]) -> Layout:
         return Layout(self.start_tokens, prompt)

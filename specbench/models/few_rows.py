@@ -18,6 +18,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from specbench.weights.stored import is_plain
+
 MOST_ROWS = 16
 _PLAIN_ROWS = (1, 2, 3, 5, 9, 16)  # the plain product's time hardly differs between
 _FEWEST_COLUMNS = 2  # one column would be treated as a vector
@@ -47,11 +49,13 @@ class FewRowsLinear(nn.Linear):
 def use_fast_order(model: nn.Module) -> dict[int, int]:
     """Measure both orders on a float32 CPU model's own layers and use the faster one per row count.
 
+    Quantised layers are left as they are: what they multiply by is no matrix to be turned round.
+
     Returns:
         The numbers of rows for which the other order is in use, and the columns that it is taken
         with; empty for other devices and dtypes.
     """
-    layers = [m for m in model.modules() if type(m) is nn.Linear]
+    layers = [m for m in model.modules() if type(m) is nn.Linear and is_plain(m.weight)]
     weights = [layer.weight for layer in layers]
     if not weights or any(w.device.type != "cpu" or w.dtype != torch.float32 for w in weights):
         return {}

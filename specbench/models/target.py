@@ -18,9 +18,12 @@ from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache, Snapshot
 from specbench.models.compiling import compiled
 from specbench.models.extents import round_up, sizes
+from specbench.models.output_layer import head_sizes, where_it_computes
+from specbench.models.reading import read_by_forward
 from specbench.models.support import cache_argument, context_limit, require_rollback
 from specbench.models.tree import Tree
 from specbench.models.windows import layer_windows, masks_by_layer, open_own_windows
+from specbench.weights.stored import num_bytes
 from specbench.workloads.prompt import PromptForm
 
 
@@ -80,6 +83,8 @@ class LanguageModel:
     Attributes:
         has_encoder: whether the prompt is read apart from the output.
         cache_kind: the class of its caches.
+        vocab_size, state_size: logits per token, and width H of the states that they are made of.
+        device, dtype: of logits and states; quantised weights may have another.
         honours: settings of its generation config that its logits or layout follow.
         prompt_form: how prompts are put; see :data:`specbench.workloads.prompt.PromptForm`.
     """
@@ -102,15 +107,19 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.name = name
         self.config = model.config.get_text_config()
-        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        self.vocab_size, self.state_size = head_sizes(model)
         self.context_limit: int = context_limit(model.config)
         self._windows = layer_windows(model.config)
         open_own_windows(model)
-        self.device: torch.device = model.get_output_embeddings().weight.device
-        self.dtype: torch.dtype = model.get_output_embeddings().weight.dtype
+        self.device, self.dtype = where_it_computes(model)
         accepted = inspect.signature(model.forward).parameters
         self._cache_argument = cache_argument(accepted, model.config, name)
         self._call: Callable[..., Any] = model  # of captured steps
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """Where its weights are, in the order of its layers."""
+        return list(dict.fromkeys(weight.device for weight in self.model.parameters()))
 
     @property
     def stop_tokens(self) -> frozenset[int]:
@@ -123,16 +132,8 @@ class LanguageModel:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights that one forward reads: every parameter once, tied ones too.
-
-        An untied input embedding is a lookup of a few rows and is left out.
-        """
-        embedding = self.model.get_input_embeddings().weight
-        tied = embedding is self.model.get_output_embeddings().weight
-        tensors = {p.data_ptr(): p for p in self.model.parameters()}
-        if not tied:
-            tensors.pop(embedding.data_ptr(), None)
-        return sum(p.numel() * p.element_size() for p in tensors.values())
+        """Bytes of the weights that one forward reads, as they are stored."""
+        return num_bytes(read_by_forward(self.model))
 
     def new_cache(self, batch_size: int, capacity: int) -> RowCache:
         return self.cache_kind(batch_size, capacity)

@@ -25,6 +25,8 @@ RECORDED_PACKAGES = (
     "huggingface_hub",
     "safetensors",
     "accelerate",
+    "torchao",
+    "bitsandbytes",
     "gguf",
     "numpy",
     "scipy",

@@ -266,6 +266,12 @@ class Manifest(BaseModel):
     captured: dict[str, Any] | None = None
     warnings: list[str] = Field(default_factory=list)
 
+    @property
+    def target_quantization(self) -> str | None:
+        """The method that the target was quantised by while it was loaded, if it was."""
+        told = self.target.get("quantization") or {}
+        return None if told.get("source") == "checkpoint" else told.get("method")
+
 
 def _slug(text: str, longest: int = 40) -> str:
     """Lower case letters, digits and dots; one hyphen for everything else."""

@@ -41,6 +41,15 @@ def draft_form(text: str) -> DraftForm:
     return "adaptive" if options.get("gamma") == "auto" else "chain"
 
 
+def quantised_name(name: str, method: str | None) -> str:
+    """What a model is called whose weights were quantised while it was loaded.
+
+    >>> quantised_name("ORG/NAME", "int8"), quantised_name("ORG/NAME", None)
+    ('ORG/NAME, int8', 'ORG/NAME')
+    """
+    return name if method is None else f"{name}, {method}"
+
+
 def is_synthetic(text: str) -> bool:
     """Whether a drafter's acceptance is set by whoever writes the SPEC, not measured."""
     return split_spec(text)[0].partition(":")[0] == "synthetic"

@@ -25,6 +25,7 @@ from specbench.analysis.shown.names import short_names
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
+from specbench.records.spec_text import quantised_name
 from specbench.report.fields import places
 from specbench.report.parts import Field, Part, Rows
 from specbench.report.pictures import pictures
@@ -94,7 +95,9 @@ class Material:
         """The target's name, as far as the run has one."""
         named = self.run.manifest.target.get("name") or (self.fitted and self.fitted.target)
         cells = self.run.cells
-        return str(named or (cells[0].target if cells else "an unknown target"))
+        if not named:
+            return cells[0].target if cells else "an unknown target"
+        return quantised_name(str(named), self.run.manifest.target_quantization)
 
     @property
     def machine(self) -> str | None:

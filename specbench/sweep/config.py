@@ -24,24 +24,35 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from specbench import registry
 from specbench.backends.spec import parse_backend
-from specbench.drafters.spec import parse_spec
+from specbench.drafters.spec import QUANTIZATION, parse_spec, quantised
 from specbench.errors import SpecbenchError
-from specbench.measure.device import DEVICES, DTYPES
+from specbench.measure.device import DEVICES, DTYPES, SEVERAL_DEVICES
+from specbench.records.spec_text import quantised_name
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
-from specbench.sweep.options import a_list, by_field, plain_text, real_number, whole_number, wrong
+from specbench.sweep.options import (
+    FIELD_OPTIONS,
+    a_list,
+    by_field,
+    plain_text,
+    real_number,
+    whole_number,
+    wrong,
+)
+from specbench.weights.methods import check_method
 from specbench.weights.shapes import is_shape
 
 ATTENTIONS = ("auto", "sdpa", "eager")
 PROMPT_SOURCES = ("auto", "hub", "package", "offline")
 _PROMPT_FILES = {".jsonl", ".json", ".toml", ".txt"}
 _DTYPE_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_LOADING_BACKENDS = ("native", "hf-assisted")
 _LARGEST_SEED = 2**63 - 1
 
-_NOT_MEASUREMENT = {"engine_python", "out", "resume", "retry_failed"}
+_NOT_MEASUREMENT = {"drafter_quantization", "engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
     **{"cuda_graph": True, "compile": False, "context_lengths": None},
     **{"request_rates": None, "served_as": None, "engine_args": None},
-    **{"chat_template_args": {}, "share_prefix": False},
+    **{"chat_template_args": {}, "share_prefix": False, "target_quantization": None},
 }
 """Fields and their defaults, which older versions did not have."""
 
@@ -57,6 +68,8 @@ class SweepConfig(BaseModel):
 
     target: str | None = DEFAULT_SWEEP["target"]
     drafters: list[str] = DEFAULT_SWEEP["drafters"]
+    target_quantization: str | None = None  # None: as it comes
+    drafter_quantization: str | None = None  # put into the SPECs of draft models
     gammas: list[int] = DEFAULT_SWEEP["gammas"]
     temperatures: list[float] = DEFAULT_SWEEP["temperatures"]
     top_k: int = DEFAULT_SWEEP["top_k"]
@@ -89,13 +102,27 @@ class SweepConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_other_targets(cls, values: Any) -> Any:
-        """The shipped drafters are for the embedded target only."""
-        if not isinstance(values, dict) or values.get("target") is None or _served(values):
+    def _defaults(cls, values: Any) -> Any:
+        """Shipped drafters are for the embedded target only; SPECs say how they are quantised."""
+        if not isinstance(values, dict):
             return values
-        if is_shape(str(values["target"]).strip()):
-            return {**SHAPE_SWEEP, **values}
-        return {"drafters": OTHER_TARGET_DRAFTERS, **values}
+        if values.get("target") is not None and not _served(values):
+            shape = is_shape(str(values["target"]).strip())
+            values = {**(SHAPE_SWEEP if shape else {"drafters": OTHER_TARGET_DRAFTERS}), **values}
+        return _with_quantised_drafters(values)
+
+    @model_validator(mode="after")
+    def _quantised_here(self) -> Self:
+        """Servers load weights themselves."""
+        method = self.target_quantization or self.drafter_quantization
+        for backend in self.backends:
+            if method is not None and parse_backend(backend).kind not in _LOADING_BACKENDS:
+                raise SpecbenchError(
+                    f"quantization {method!r} is for weights that specbench loads, and {backend}"
+                    " loads its own",
+                    "Name a checkpoint that is quantised, or use the server's own options",
+                )
+        return self
 
     @model_validator(mode="after")
     def _no_stop_tokens_of_shapes(self) -> Self:
@@ -121,7 +148,8 @@ class SweepConfig(BaseModel):
     @property
     def target_name(self) -> str:
         """The target in words; the embedded default has a name too."""
-        return self.target or self.served_as or "SmolLM2-135M-Instruct"
+        name = self.target or self.served_as or "SmolLM2-135M-Instruct"
+        return quantised_name(name, self.target_quantization)
 
     @property
     def folder(self) -> Path:
@@ -233,6 +261,12 @@ class SweepConfig(BaseModel):
     def _target(cls, value: Any) -> str | None:
         return None if value is None else plain_text(value, "target")
 
+    @field_validator("target_quantization", "drafter_quantization", mode="before")
+    @classmethod
+    def _quantization(cls, value: Any, info: Any) -> str | None:
+        name = info.field_name
+        return None if value is None else check_method(plain_text(value, name), FIELD_OPTIONS[name])
+
     @field_validator("dtype", "attention", "prompt_source", mode="before")
     @classmethod
     def _choice(cls, value: Any, info: Any) -> str:
@@ -255,8 +289,8 @@ class SweepConfig(BaseModel):
     @classmethod
     def _device(cls, value: Any) -> str:
         text = plain_text(value, "device")
-        if not re.fullmatch(DEVICES, text):
-            raise wrong("device", value, "auto, cpu, cuda or cuda:N")
+        if not re.fullmatch(f"{DEVICES}|{SEVERAL_DEVICES}", text):
+            raise wrong("device", value, "auto, cpu, cuda, cuda:N, or several: cuda:0,cuda:1")
         return text
 
     @field_validator("out", mode="before")
@@ -345,6 +379,27 @@ def _setting(value: Any) -> tuple[str, Any]:
         return key.strip(), json.loads(written)
     except json.JSONDecodeError:
         return key.strip(), written.strip()
+
+
+def _with_quantised_drafters(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with a method for draft models in the SPECs, which are what is recorded.
+
+    Raises:
+        SpecbenchError: there is no draft model.
+    """
+    method = values.get("drafter_quantization")
+    if method is None:
+        return values
+    check_method(plain_text(method, "drafter_quantization"), "--drafter-quantization")
+    asked = values.get("drafters", DEFAULT_SWEEP["drafters"])
+    texts = a_list(asked, "drafters", _drafter, split=False)
+    drafters = [quantised(text, method.strip()) for text in texts]
+    if not any(QUANTIZATION in text for text in drafters):
+        raise SpecbenchError(
+            f"--drafter-quantization {method!r} has no draft model to quantise",
+            "It is for --drafter model or model:NAME",
+        )
+    return {**values, "drafters": drafters}
 
 
 def _rate(value: Any) -> float:

@@ -20,6 +20,8 @@ _Item = TypeVar("_Item")
 OPTION_FIELDS = {
     "target": "target",
     "drafter": "drafters",
+    "target-quantization": "target_quantization",
+    "drafter-quantization": "drafter_quantization",
     "gamma": "gammas",
     "temperature": "temperatures",
     "top-k": "top_k",
@@ -51,7 +53,7 @@ OPTION_FIELDS = {
 }
 """Option (and TOML key) -> field of :class:`SweepConfig`."""
 
-_FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
+FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
 
 
 def by_field(values: dict[str, Any], where: str) -> dict[str, Any]:
@@ -84,12 +86,12 @@ def a_list(
         parts = item.split(",") if split and isinstance(item, str) else [item]
         if len(parts) > 1 and not all(part.strip() for part in parts):
             raise SpecbenchError(
-                f"{_FIELD_OPTIONS[field]} {item!r} has nothing between two commas or at an end",
+                f"{FIELD_OPTIONS[field]} {item!r} has nothing between two commas or at an end",
                 "Give values with one comma between them",
             )
         flat += [part.strip() if isinstance(part, str) else part for part in parts]
     if not flat:
-        raise SpecbenchError(f"{_FIELD_OPTIONS[field]} is an empty list", "Give at least one value")
+        raise SpecbenchError(f"{FIELD_OPTIONS[field]} is an empty list", "Give at least one value")
     return list(dict.fromkeys(convert(item) for item in flat))
 
 
@@ -125,4 +127,4 @@ def plain_text(value: Any, field: str) -> str:
 
 def wrong(field: str, value: Any, expected: str) -> SpecbenchError:
     """That a value can't be used, and what can."""
-    return SpecbenchError(f"{_FIELD_OPTIONS[field]} {value!r} is not usable", f"Give {expected}")
+    return SpecbenchError(f"{FIELD_OPTIONS[field]} {value!r} is not usable", f"Give {expected}")

@@ -154,6 +154,7 @@ def engine_options(config: SweepConfig) -> EngineOptions:
         config.device,
         config.dtype,
         config.attention,
+        target_quantization=config.target_quantization,
         ignore_eos=config.ignore_eos,
         engine_python=config.engine_python,
         engine_args=tuple(shlex.split(config.engine_args or "")),

@@ -27,6 +27,7 @@ from specbench.records.traffic import disagreement
 from specbench.theory.capacity import Memory
 
 ON_THE_CPU = "the run is on the CPU"
+ON_SEVERAL = "the target is spread over several devices"
 
 
 class CellWatch:
@@ -37,7 +38,8 @@ class CellWatch:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._uuid = nvml.uuid_of(backend.device)
+        self._spread = len(backend.devices) > 1
+        self._uuid = None if self._spread else nvml.uuid_of(backend.device)
         self._memory = PeakMemory(backend.device)
         self._sampler = Sampler(self._uuid) if self._uuid else None
         self._readings: list[nvml.Reading] = []
@@ -75,12 +77,13 @@ class CellWatch:
 
     def fields(self, record: CellRecord, generation: Generation) -> dict[str, Any]:
         """What is added to a record that has its traffic and cost already."""
-        counters = self._sampler.counters if self._sampler else Counters(unavailable=ON_THE_CPU)
+        why_not = ON_SEVERAL if self._spread else ON_THE_CPU
+        counters = self._sampler.counters if self._sampler else Counters(unavailable=why_not)
         emitted = sum(generation.rounds["num_emitted"])
         energy = counters.energy_j
         return {
-            "memory_peak_bytes": self._memory.peak_bytes,
-            "memory_capacity_bytes": capacity_bytes(self._backend.device),
+            "memory_peak_bytes": None if self._spread else self._memory.peak_bytes,
+            "memory_capacity_bytes": self._capacity_bytes,
             "memory": self._in_memory(record, generation),
             "energy_j": energy,
             "energy_per_token_j": energy / emitted if energy is not None and emitted else None,
@@ -88,6 +91,11 @@ class CellWatch:
             "gpu": self._readings[-1].to_dict() if self._readings else None,
             "warnings": [*record.warnings, *self._doubts(record, counters)],
         }
+
+    @property
+    def _capacity_bytes(self) -> int:
+        """Of all devices together."""
+        return sum(map(capacity_bytes, self._backend.devices or [self._backend.device]))
 
     def _in_memory(self, record: CellRecord, generation: Generation) -> dict[str, Any]:
         """Bytes of what lies in memory, and how many rows as long as this cell's would fit.
@@ -100,7 +108,7 @@ class CellWatch:
             numbers(generation.requests, name) for name in ("prompt_tokens", "num_tokens")
         )
         room = Memory(
-            capacity_bytes=capacity_bytes(self._backend.device),
+            capacity_bytes=self._capacity_bytes,
             weight_bytes=cost.get("weight_held_bytes"),
             kv_bytes_per_token=cost.get("kv_bytes_per_token"),
             drafter_weight_bytes=cost.get("drafter_held_bytes"),
@@ -112,8 +120,8 @@ class CellWatch:
             "drafter_weight_bytes": room.drafter_weight_bytes,
             "kv_bytes_per_token": room.kv_bytes_per_token,
             "drafter_kv_bytes_per_token": room.drafter_kv_bytes_per_token,
-            "activation_bytes": self._memory.beyond_bytes,
-            "graph_bytes": self._memory.graph_bytes,
+            "activation_bytes": None if self._spread else self._memory.beyond_bytes,
+            "graph_bytes": None if self._spread else self._memory.graph_bytes,
             "row_tokens": room.context,
             "rows_without_drafter": room.sequences_without,
             "rows_with_drafter": None if record.is_baseline else room.sequences_with,

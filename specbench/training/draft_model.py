@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
+from specbench.errors import SpecbenchError
 from specbench.models.support import require_rollback
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
@@ -24,6 +25,7 @@ from specbench.training.output_layer import require_plain_head
 from specbench.training.trainee import Acceptance, Guess, Trainee
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.quiet import quiet_transformers
+from specbench.weights.stored import packed_layers
 
 NUM_RARE = 1024
 """Rows outside the frequent ones that each batch draws, so that rare tokens learn to stay low."""
@@ -76,6 +78,11 @@ class DraftModelTrainee(Trainee):
         loaded = load_causal_lm(
             name, dtype="float32", device=str(self.device), check=require_rollback
         )
+        if packed_layers(loaded.model):
+            raise SpecbenchError(
+                f"draft model {name!r} is quantised, and integers can't be trained",
+                "Start from the model that it was quantised from",
+            )
         # a copy, because a LanguageModel may change how its model computes
         drafter = LanguageModel(copy.deepcopy(loaded.model), loaded.tokenizer, name)
         require_same_vocabulary(self.target, drafter)

@@ -20,6 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from specbench.models.output_layer import plain_output_weight
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
 
@@ -85,7 +86,8 @@ class Trainee(ABC):
         self.last_layer: int = target.config.num_hidden_layers
         output = target.model.get_output_embeddings()
         bias = getattr(output, "bias", None)
-        self.head: Tensor = output.weight.detach().float()  # [V, H]
+        weight = plain_output_weight(target.model, target.name, "training a drafter for it")
+        self.head: Tensor = weight.detach().float()  # [V, H]
         self.head_bias: Tensor | None = None if bias is None else bias.detach().float()
         self.use_columns(ids)
 

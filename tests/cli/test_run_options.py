@@ -29,7 +29,8 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
     prompts = tmp_path / "mine.jsonl"
     prompts.write_text('{"prompt": "hello"}\n')
     line = (
-        "--target Qwen/Qwen3-0.6B --drafter ngram,max=3 --drafter early-exit:4 --gamma 1,2 "
+        "--target Qwen/Qwen3-0.6B --drafter ngram,max=3 --drafter model:small --gamma 1,2 "
+        "--target-quantization int8 --drafter-quantization int4 "
         "--gamma 8 --temperature 0,0.7 --top-k 40 --top-p 0.9 --batch-size 1,4 --prompts 12 "
         "--max-new-tokens 64 --request-rate 2,4.5 --context-length 512,64 --repeats 2 "
         "--backend native --engine-python ~/vllm/bin/python --engine-args=--enforce-eager "
@@ -42,7 +43,9 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
     assert (result.code, result.err) == (0, "")
     assert asked[0].model_dump() == {
         "target": "Qwen/Qwen3-0.6B",
-        "drafters": ["ngram,max=3", "early-exit:4"],
+        "drafters": ["ngram,max=3", "model:small,quantization=int4"],
+        "target_quantization": "int8",
+        "drafter_quantization": "int4",
         "gammas": [1, 2, 8],
         "temperatures": [0.0, 0.7],
         "top_k": 40,

@@ -70,6 +70,7 @@ def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
     facts: dict[str, Any] = {
         "target": manifest.target.get("name"),
         "dtype": manifest.target.get("dtype"),
+        "quantization of the target": manifest.target_quantization,
         "attention": manifest.target.get("attention"),
         "backend": ", ".join(backends) or None,
         "server": _servers(manifest.servers.values()),

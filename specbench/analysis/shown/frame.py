@@ -124,7 +124,7 @@ def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, 
     return {
         "run": name,
         **group.key.setting._asdict(),
-        "target": run.target,
+        "target": run.shown_target,
         "drafter": group.key.drafter,
         "draft_form": group.draft_form,
         "synthetic": group.synthetic,

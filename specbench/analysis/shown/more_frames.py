@@ -62,7 +62,7 @@ def positions_frame(fitted: RunFit, name: str | None = None) -> pd.DataFrame:
                 {
                     "run": name or fitted.name,
                     **group.key.setting._asdict(),
-                    "target": fitted.target,
+                    "target": fitted.shown_target,
                     "drafter": group.key.drafter,
                     "draft_form": group.draft_form,
                     "synthetic": group.synthetic,
@@ -91,7 +91,7 @@ def forwards_frame(run: Run, fitted: RunFit, name: str | None = None) -> pd.Data
         {
             "run": name or fitted.name,
             **Setting.of(cell)._asdict(),
-            "target": fitted.target,
+            "target": fitted.shown_target,
             "drafter": cell.drafter,
             "gamma": cell.gamma,
             "synthetic": cell.synthetic,

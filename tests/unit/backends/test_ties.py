@@ -13,6 +13,7 @@ from specbench.backends.base import Divergence, TieMeasure
 from specbench.backends.native import NativeBackend
 from specbench.engine.request import Limits, Request
 from specbench.records.schema import Cell
+from tests.quantised import needs
 from tests.tiny_seq2seq import encoder_decoder
 from tests.tiny_target import PROMPTS
 
@@ -182,3 +183,16 @@ def test_the_gap_of_an_encoder_decoder_is_seen_from_its_source():
     )
     assert measured.gap == pytest.approx((logits[first] - logits[second]).item(), abs=1e-5)
     assert 0 < measured.noise < 1e-4
+
+
+@needs("torchao")
+@pytest.mark.parametrize("method", ["int8", "int4"])
+def test_a_quantised_targets_gap_is_of_its_own_dtype(load: Load, method: str):
+    """There is no float32 copy of integers: a wider one would be another model."""
+    backend = load("bfloat16", target_quantization=method)
+    ordered = partings(backend)
+    meter = TieMeter(backend.target)
+    nearest, clearest = (meter.measure(ordered[at][1], 4, 1) for at in (0, -1))
+    assert nearest.gap_dtype == clearest.gap_dtype == "bfloat16"
+    assert nearest.gap <= 2 * nearest.noise
+    assert clearest.gap > 2 * clearest.noise

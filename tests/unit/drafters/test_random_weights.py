@@ -13,7 +13,7 @@ from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
 from specbench.heads import random_heads
 from specbench.models.target import LanguageModel
-from specbench.weights import room
+from specbench.weights import placement
 from tests.tiny import language_model, make_drafter, requests, run_cell, with_references
 
 LENGTH, GAMMA = 12, 3
@@ -95,7 +95,7 @@ def test_weights_are_in_the_targets_dtype_deterministic_and_finite(target, spec)
 
 
 def test_heads_that_do_not_fit_are_refused(target, monkeypatch):
-    monkeypatch.setattr(room, "available_bytes", lambda device: 1000)
+    monkeypatch.setattr(placement, "available_bytes", lambda device: 1000)
     with pytest.raises(SpecbenchError, match=r"eagle:shape takes .* GB, and cpu has 1e-06 GB free"):
         make_drafter(target, "eagle:shape")
 

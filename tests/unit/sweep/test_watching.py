@@ -53,6 +53,21 @@ def records(sweep: Sweep) -> list[CellRecord]:
     return load_run(sweep.run()).cells
 
 
+def test_of_a_target_on_several_devices_no_ones_counters_are_taken(
+    gpu: Gpu, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+):
+    sweep.backend.devices = ["cuda:0", "cuda:1"]
+    each = {"cuda:0": CAPACITY, "cuda:1": 2 * CAPACITY}
+    monkeypatch.setattr(watching, "capacity_bytes", each.__getitem__)
+    for cell in records(sweep):
+        assert cell.counters is not None
+        assert cell.counters["unavailable"] == "the target is spread over several devices"
+        assert cell.energy_j is cell.memory_peak_bytes is None
+        assert cell.memory_capacity_bytes == 3 * CAPACITY
+        assert cell.memory is not None
+        assert cell.memory["activation_bytes"] is None
+
+
 def test_on_the_cpu_the_reason_stands_where_counters_would(sweep: Sweep):
     for cell in records(sweep):
         assert cell.counters is not None

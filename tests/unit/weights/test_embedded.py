@@ -56,6 +56,7 @@ def test_first_use_converts_and_later_uses_read(with_wheel: TinyDefault, told: T
     assert first.kind == "embedded"
     assert first.provenance["served_from"] == f"package index: {embedded.REQUIREMENT}"
     assert first.provenance["sha256"] == with_wheel.sha256
+    assert first.provenance["quantization"]["dequantised_to"] == "float32"
     assert set(first.provenance["files"]) == {"model.safetensors"}
     assert "converting to safetensors (once)" in told.stages
     assert contents(with_wheel.cache) == {"SmolLM2-135M-Instruct", "embedded.lock"}

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.weights import room
+from specbench.weights import placement
 from specbench.weights.finding import looks_like_path, resolve
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.source import HashBook, weights_sha256
@@ -52,9 +52,9 @@ def test_weights_that_do_not_fit_are_refused_with_both_figures_before_any_is_rea
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = load_causal_lm(str(folder), device="cpu").weight_bytes
-    monkeypatch.setattr(room, "available_bytes", lambda device: held)
+    monkeypatch.setattr(placement, "available_bytes", lambda device: held)
     assert load_causal_lm(str(folder), device="cpu").weight_bytes == held
-    monkeypatch.setattr(room, "available_bytes", lambda device: held - 1)
+    monkeypatch.setattr(placement, "available_bytes", lambda device: held - 1)
     (folder / "model.safetensors").write_bytes(b"never read")
     said = refusal(folder, device="cpu")
     assert said.startswith(f"{folder} in float32 takes {held / 1e9:.3g} GB, and cpu has")

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
+from specbench.weights import placement
 from specbench.weights import random_model as making
-from specbench.weights import room
 from specbench.weights.borrowed import borrowed_tokenizer
 from specbench.weights.finding import resolve
 from specbench.weights.loading import load_causal_lm, shape_bytes
@@ -167,7 +167,7 @@ def test_weights_that_do_not_fit_are_refused_with_both_figures_before_any_is_mad
     def never(*_: object, **__: object) -> None:
         raise AssertionError("weights were made")
 
-    monkeypatch.setattr(room, "available_bytes", lambda device: 139_800_000_000)
+    monkeypatch.setattr(placement, "available_bytes", lambda device: 139_800_000_000)
     monkeypatch.setattr(making, "seeded", never)
     with pytest.raises(SpecbenchError) as caught:
         load_causal_lm("shape:llama-3.1-70b", device="cpu")
@@ -179,9 +179,9 @@ def test_weights_that_do_not_fit_are_refused_with_both_figures_before_any_is_mad
 
 def test_what_just_fits_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = 4 * count_parameters(tiny_config())
-    monkeypatch.setattr(room, "available_bytes", lambda device: needed)
+    monkeypatch.setattr(placement, "available_bytes", lambda device: needed)
     made(tiny_config())
-    monkeypatch.setattr(room, "available_bytes", lambda device: needed - 1)
+    monkeypatch.setattr(placement, "available_bytes", lambda device: needed - 1)
     with pytest.raises(SpecbenchError):
         made(tiny_config())
 
