@@ -5,6 +5,7 @@ the machine: repeats are pooled.
 
     cells     what each run has, checked as a fit checks it
     ratios    intervals of B / A
+    texts     whether greedy answers are the same
     unlike    what the runs differ in: machine, versions, what was asked
 
 >>> comparison = compare_runs(load_run("results/before"), load_run("results/after"))
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from specbench.analysis.comparing.cells import CellName, CheckedRun, Several, Side
 from specbench.analysis.comparing.ratios import METRICS, Ends, Metric, ratio_ends
+from specbench.analysis.comparing.texts import Texts, compare_texts
 from specbench.analysis.comparing.unlike import RawPair, asked_differences, run_differences
 from specbench.analysis.shown.names import some
 from specbench.errors import SpecbenchError
@@ -51,6 +53,7 @@ class ComparedCell:
 
     name: CellName
     ratios: Mapping[Metric, Ratio]
+    texts: Texts
     doubts: tuple[str, ...] = ()
 
     @property
@@ -103,7 +106,8 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     cells, pairs = [], []
     for name in shared:
         one, other = left.sides[name], right.sides[name]
-        cells.append(ComparedCell(name, _ratios(one, other), (*one.doubts, *other.doubts)))
+        texts = compare_texts(a, one.cells, b, other.cells)
+        cells.append(ComparedCell(name, _ratios(one, other), texts, (*one.doubts, *other.doubts)))
         if one.raw is not None and other.raw is not None:
             pairs.append(RawPair(str(name), name.task, one.raw, other.raw))
     notes = [*left.notes, *right.notes, *run_differences(a, b), *asked_differences(a, b, pairs)]
