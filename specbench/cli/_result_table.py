@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specbench.analysis.shown.names import broken, counted, gamma_label, short_names
+from specbench.cli._goodput_lines import goodput_lines
 from specbench.cli._output import (
     FORM_MARKS,
     SYNTHETIC_NOTE,
@@ -71,6 +72,7 @@ def task_lines(records: Sequence[CellRecord]) -> list[str]:
             for cell in cells
             if cell.is_baseline and cell.status != "ok"
         ]
+        lines += goodput_lines(cells)
     return lines + _notes(records)
 
 

@@ -29,6 +29,7 @@ from specbench import registry
 from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
+from specbench.records.served.goodput import parse_limits
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
 from specbench.weights.shapes import is_shape
 
@@ -56,6 +57,7 @@ OPTION_FIELDS = {
     "backend": "backends",
     "engine-python": "engine_python",
     "engine-args": "engine_args",
+    "goodput": "goodput",
     "device": "device",
     "dtype": "dtype",
     "attention": "attention",
@@ -75,9 +77,16 @@ _FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items(
 _NOT_MEASUREMENT = {"engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
     **{"cuda_graph": True, "compile": False, "context_lengths": None},
-    **{"request_rates": None, "served_as": None, "engine_args": None},
+    **{"request_rates": None, "served_as": None, "engine_args": None, "goodput": None},
 }
 """Fields and their defaults, which older versions did not have."""
+
+_FOR_ENGINES = {
+    "engine_python": ("vllm",),
+    "engine_args": ("vllm",),
+    "goodput": ("vllm", "openai"),
+}
+"""Fields that say nothing to other engines than these."""
 
 _Item = TypeVar("_Item")
 
@@ -107,6 +116,7 @@ class SweepConfig(BaseModel):
     backends: list[str] = DEFAULT_SWEEP["backends"]
     engine_python: str | None = None  # of the environment of an engine that is started
     engine_args: str | None = None  # more words of its command
+    goodput: str | None = None  # limits of latency that a server's answers are to meet
     device: str = "auto"
     dtype: str = "auto"
     attention: str = "auto"
@@ -139,6 +149,19 @@ class SweepConfig(BaseModel):
                 f"--stop-at-eos is not usable with --target {self.target!r}",
                 "Leave it out: the tokens of random weights mean nothing, stop tokens neither",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _no_option_without_its_engine(self) -> Self:
+        """What no engine would read was meant for one that is not there."""
+        kinds = {parse_backend(text).kind for text in self.backends}
+        for field, engines in _FOR_ENGINES.items():
+            if getattr(self, field) is not None and not kinds & set(engines):
+                needed = " or ".join(engines)
+                raise SpecbenchError(
+                    f"{_FIELD_OPTIONS[field]} says nothing to --backend {', '.join(self.backends)}",
+                    f"Leave it out, or measure with --backend {needed}",
+                )
         return self
 
     @property
@@ -293,6 +316,14 @@ class SweepConfig(BaseModel):
             return shlex.join(shlex.split(_text(value, "engine_args")))
         except ValueError as error:  # a quote that is not closed
             raise _wrong("engine_args", value, f"words as in a shell ({error})") from None
+
+    @field_validator("goodput", mode="before")
+    @classmethod
+    def _goodput(cls, value: Any) -> str | None:
+        if value is None:
+            return None
+        limits = parse_limits(_text(value, "goodput"))
+        return ",".join(f"{name}:{limit:g}" for name, limit in limits.items())
 
     @field_validator("ignore_eos", "cuda_graph", "compile", "resume", "retry_failed", mode="before")
     @classmethod
