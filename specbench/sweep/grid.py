@@ -16,7 +16,7 @@ from typing import Any
 from specbench import registry
 from specbench.backends.base import Backend, make_backend
 from specbench.drafters.base import drafter_class
-from specbench.drafters.spec import DrafterSpec, parse_spec
+from specbench.drafters.spec import SERVER_KINDS, DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.records.schema import BASELINE_DRAFTER, Block, Cell
 from specbench.records.spec_text import is_synthetic
@@ -198,6 +198,8 @@ def checked_specs(config: SweepConfig) -> list[DrafterSpec]:
     """
     specs = [parse_spec(text) for text in config.drafters]
     for spec in specs:
+        if spec.kind in SERVER_KINDS:
+            continue  # for the server to say
         drafter_class(spec).check(spec)
         _refuse_random_weights(spec, config.target)
     return specs
