@@ -42,10 +42,10 @@ from specbench.records.spec_text import is_synthetic
 if TYPE_CHECKING:
     from specbench.analysis.comparing import ComparedCell, Comparison, Metric, Ratio
 
-_SPEEDS = ("tok/s A", "tok/s B", "B / A (95%)")
+_SPEEDS = ("t/s A", "t/s B", "B / A (95%)")
 _HEADINGS = ("drafter", "T", "B", "γ", *_SPEEDS, "speedup", "α", "τ", "text")
 _RATIOS: tuple[Metric, ...] = ("speedup", "alpha", "tau")
-_LABEL_WIDTH = 10
+_LABEL_WIDTH = 11  # "match=first"
 
 
 def compare(
@@ -151,7 +151,8 @@ def _print_tables(comparison: Comparison, verdicts: Verdicts) -> None:
             lines += beside_label(cell.name.drafter, [_line(cell, verdicts)], _LABEL_WIDTH)
         print_table(task, _HEADINGS, lines, last_is_text=True)
     print(wrapped(f"A {comparison.a} · B {comparison.b} · drafter none: plain decoding", ""))
-    print("speedup, α, τ are ratios too; intervals and accepted / drafted: in JSON and CSV")
+    print("t/s: tokens per second · speedup, α, τ are ratios B / A too")
+    print("intervals of these and accepted / drafted: in JSON and CSV")
     print(TEXT_NOTE)
     print_context_note(cell.name.context_length for cell in comparison.cells)
     if any(is_synthetic(cell.name.drafter) for cell in comparison.cells):

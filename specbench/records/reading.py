@@ -111,7 +111,12 @@ class Run:
             raise SpecbenchError(
                 f"{self.path} has no cell of backend {backend!r}", f"It has {', '.join(known)}"
             )
-        return replace(self, cells=[cell for cell in self.cells if cell.backend == backend])
+        cells = [cell for cell in self.cells if cell.backend == backend]
+        planned = self.manifest.num_cells
+        if planned is not None:  # what is missing may be of any engine
+            planned -= len(self.cells) - len(cells)
+        manifest = self.manifest.model_copy(update={"num_cells": planned})
+        return replace(self, manifest=manifest, cells=cells)
 
     def _table(self, part: str, cell_id: str, without: Collection[str] = ()) -> pa.Table:
         record = self.cell(cell_id)

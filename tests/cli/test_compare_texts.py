@@ -72,6 +72,7 @@ def test_two_engines_of_one_run_wrote_the_same(specbench: Command, run: Path):
     ]
     assert "texts not compared, above temperature 0" in shown.err
     assert "another backend: native" in shown.err
+    assert "missing" not in shown.err, "the other engine's cells"
     assert max(map(len, shown.out.splitlines())) <= 80
 
 

@@ -56,6 +56,7 @@ def test_one_run_holds_both_engines_and_their_acceptance_is_the_same(
         assert f"mine, {engine}: fitted, over all γ" in fit.out
         assert f"What to use, {engine}" in chosen
         assert f"mine, {engine}" in compared
+        assert f"mine, T = 0, batch 1, {engine}" in result.out
     assert "another target" not in result.err  # the same one was loaded twice
 
 

@@ -124,6 +124,17 @@ def test_an_honest_cell_breaks_no_identity():
     assert record_identities(record) == []
 
 
+def test_times_per_token_of_answers_that_were_cut_are_no_contradiction():
+    rows = requests((1, 3, 1), (1, 3, 1))  # each last round committed 3, of which 1 was wanted
+    counts = {"drafts": 4, "drafted": 8, "accepted": 8, "accepted_at": [4, 4]}
+    fields = summarize_served(cell(), rows, server(rows, **counts))
+    assert fields["tau"] == 3.0
+    record = CellRecord.of(cell(), imported_from="vllm", **fields)
+    assert record_identities(record) == []
+    (fault,) = record_identities(record.updated(itl_s=0.5 * record.itl_s))[:1]
+    assert fault.startswith("step times: ")
+
+
 def test_rounds_without_a_draft_are_seen_in_the_chunks():
     rows = requests((1, 1, 1, 3), (1, 1, 2, 1))
     counts = {"drafts": 2, "drafted": 4, "accepted": 3, "accepted_at": [2, 1]}
