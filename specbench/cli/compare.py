@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specbench.analysis.shown.names import some
 from specbench.cli._compared_texts import (
     TEXT_NOTE,
     Verdicts,
@@ -154,9 +155,21 @@ def _print_tables(comparison: Comparison, verdicts: Verdicts) -> None:
     print("t/s: tokens per second · speedup, α, τ are ratios B / A too")
     print("intervals of these and accepted / drafted: in JSON and CSV")
     print(TEXT_NOTE)
+    _print_parity(comparison)
     print_context_note(cell.name.context_length for cell in comparison.cells)
     if any(is_synthetic(cell.name.drafter) for cell in comparison.cells):
         print(SYNTHETIC_NOTE)
+
+
+def _print_parity(comparison: Comparison) -> None:
+    """Whether acceptance is the same on both sides, and where it is not."""
+    told = [cell for cell in comparison.cells if cell.parity is not None]
+    if not told:
+        return
+    apart = [str(cell.name) for cell in told if not cell.parity]
+    count = f"{len(told) - len(apart)} of {len(told)}"
+    where = f"; not in {some(apart)}" if apart else ""
+    print(wrapped(f"acceptance is the same, within intervals, in {count} cells{where}", ""))
 
 
 def _line(cell: ComparedCell, verdicts: Verdicts) -> list[str]:
@@ -202,6 +215,7 @@ def _document(comparison: Comparison, verdicts: Verdicts) -> dict[str, Any]:
                     }
                     for metric, ratio in cell.ratios.items()
                 },
+                "parity": cell.parity,
                 "text": text_document(cell, verdicts),
             }
             for cell in comparison.cells
@@ -217,6 +231,7 @@ def _row(cell: ComparedCell, verdicts: Verdicts) -> dict[str, Any]:
         low, high = ratio.interval or (None, None)
         row |= {f"{metric}_a": ratio.a, f"{metric}_b": ratio.b, f"{metric}_ratio": ratio.ratio}
         row |= {f"{metric}_ratio_low": low, f"{metric}_ratio_high": high}
+    row["parity"] = cell.parity
     texts = text_document(cell, verdicts)
     return row | {f"text_{name}": value for name, value in texts.items()}
 

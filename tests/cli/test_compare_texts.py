@@ -65,11 +65,16 @@ def test_two_engines_of_one_run_wrote_the_same(specbench: Command, run: Path):
     same = {"verdict": "identical", "compared": 8, "differ": 0, "why_not": None}
     assert told[0.0, 0] == told[0.0, 2] == same
     assert told[1.0, 2]["verdict"] is None
+    document = json.loads(specbench(*words, "--format", "json").out)
+    parity = {(one["temperature"], one["gamma"]): one["parity"] for one in document["cells"]}
+    assert parity[0.0, 2] is True
+    assert parity[0.0, 0] is None, "plain decoding accepts nothing"
     shown = specbench(*words)
     assert [line.split()[-1] for line in shown.out.splitlines() if line.startswith("ngram")] == [
         "=",
         "-",
     ]
+    assert "acceptance is the same, within intervals, in " in shown.out
     assert "texts not compared, above temperature 0" in shown.err
     assert "another backend: native" in shown.err
     assert "missing" not in shown.err, "the other engine's cells"

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from specbench.analysis.comparing.cells import CellName, CheckedRun, Several, Side
-from specbench.analysis.comparing.ratios import METRICS, Ends, Metric, ratio_ends
+from specbench.analysis.comparing.ratios import ACCEPTANCE, METRICS, Ends, Metric, ratio_ends
 from specbench.analysis.comparing.texts import Texts, compare_texts
 from specbench.analysis.comparing.unlike import RawPair, asked_differences, run_differences
 from specbench.analysis.shown.names import some
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
+from specbench.records.schema import BASELINE_DRAFTER
 
 __all__ = ["METRICS", "ComparedCell", "Comparison", "Metric", "Ratio", "compare_runs"]
 
@@ -42,6 +43,15 @@ class Ratio:
         """B / A."""
         return self.b / self.a if self.a and self.b is not None else None
 
+    @property
+    def is_one(self) -> bool | None:
+        """Whether both are the same: equal, or 1 is in the interval; None where neither is told."""
+        if self.ratio == 1.0:
+            return True
+        if self.interval is None:
+            return None
+        return self.interval[0] <= 1.0 <= self.interval[1]
+
 
 @dataclass(frozen=True)
 class ComparedCell:
@@ -55,6 +65,16 @@ class ComparedCell:
     ratios: Mapping[Metric, Ratio]
     texts: Texts
     doubts: tuple[str, ...] = ()
+
+    @property
+    def parity(self) -> bool | None:
+        """Whether acceptance is the same: every interval of B / A that is known holds 1, or the
+        numbers are equal. None where nothing can be told, as of plain decoding."""
+        if self.name.drafter == BASELINE_DRAFTER:
+            return None
+        told = [self.ratios[metric].is_one for metric in ACCEPTANCE]
+        known = [same for same in told if same is not None]
+        return all(known) if known else None
 
     @property
     def gate(self) -> Ratio:
