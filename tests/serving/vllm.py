@@ -160,8 +160,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--engine-python", required=True, metavar="PATH")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--task", default="code")
-    parser.add_argument("--prompts", type=int, default=8, help="per task")
-    parser.add_argument("--tokens", type=int, default=16, help="per prompt")
+    parser.add_argument("--prompts", type=int, default=6, help="per task")
+    parser.add_argument("--tokens", type=int, default=8, help="per prompt")
     parser.add_argument("--batch-size", default="1,4")
     return parser.parse_args()
 
