@@ -62,7 +62,7 @@ def test_a_run_is_read_by_every_command(specbench: Command, words: list[str], tm
     assert json.loads(answer.out)["groups"][0]["drafter"] == "model:draft"
     compare = specbench("compare", folder, folder)
     assert compare.code == 0, compare.err
-    assert re.search(r"^model: +0 +1 +2 ", compare.out, re.MULTILINE)
+    assert re.search(r"^model:draft +0 +1 +2 ", compare.out, re.MULTILINE)
     both = json.loads(specbench("compare", folder, folder, "--format", "json").out)
     rates = [one["draft_acceptance_rate"] for one in both["cells"] if one["gamma"]]
     assert [(rate["a"], rate["ratio"]) for rate in rates] == [(pytest.approx(0.5), 1.0)] * 2
