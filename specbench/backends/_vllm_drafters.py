@@ -52,13 +52,19 @@ def as_vllm_takes_it(
 
 
 def medusa_for_vllm(heads: Checkpoint, target: ModelSource) -> Path:
-    """The folder of a target's Medusa heads, written anew in the cache."""
+    """The folder of a target's Medusa heads, written anew in the cache.
+
+    Raises:
+        SpecbenchError: there are none, or the target's output layer is not found.
+    """
     sha256, of_target = heads.provenance["sha256"], target.provenance["sha256"]
     folder = cache_dir() / "vllm" / f"{sha256[:16]}-medusa-{of_target[:8]}"
     if not (folder / "config.json").is_file():  # it is written last
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name.removeprefix("medusa_heads."): one for name, one in heads.tensors.items()}
         found = [match for name in tensors if (match := _BLOCK.fullmatch(name))]
+        if not found:
+            raise SpecbenchError(f"{heads.name} holds no Medusa heads", "Name a folder with some")
         num_heads, num_layers = (1 + max(int(match[place]) for match in found) for place in (1, 2))
         shares = f"0.{num_layers}.weight" not in tensors
         output = _output_layer(target) if shares else tensors[f"0.{num_layers}.weight"]

@@ -53,11 +53,13 @@ def judge_partings(
     try:
         refuse_other_weights(run.path, backend.target_facts, {})
         maker = RequestMaker(config, backend, _AsRecorded(run.path), SilentReporter())
-        workloads = {workload.name: workload for workload in load_workloads(config)}
+        put = [workload.put(backend.prompt_form) for workload in load_workloads(config)]
+        workloads = {workload.name: workload for workload in put}
         judged = []
         for record, parted in partings:
             cell = record.cell.model_copy(update={"gamma": widest})
-            asked = {one.prompt_id: one for one in maker.of(workloads[record.task])}
+            made = maker.of(workloads[record.task], record.context_length)
+            asked = {request.prompt_id: request for request in made}
 
             def measure(divergence: Divergence, cell: Cell = cell) -> TieMeasure | None:
                 return backend.measure_tie(cell, divergence)
@@ -82,7 +84,7 @@ class _AsRecorded:
 
 def _request(run: Run, asked: dict[str, Request], prompt_id: str) -> Request:
     """The request of a prompt; one that was asked again has the same."""
-    request = asked.get(prompt_id.partition("~")[0])
+    request = asked.get(prompt_id) or asked.get(prompt_id.rpartition("~")[0])
     if request is None:
         raise SpecbenchError(
             f"prompt {prompt_id!r} of {run.path} is not among its task's prompts now",
