@@ -47,7 +47,7 @@ def path(kind: Kind, name: str) -> Path:
     files = _files(kind)
     if name in files:
         return files[name]
-    close = difflib.get_close_matches(name, files, n=1)
+    close = difflib.get_close_matches(name, files, n=1, cutoff=0.7)
     suggestion = f"Did you mean {close[0]!r}? " if close else ""
     known = ", ".join(sorted(files)) or "none"
     raise SpecbenchError(f"unknown {_SINGULAR[kind]} {name!r}", f"{suggestion}Known: {known}")

@@ -1,6 +1,6 @@
 """Runs every check of the project, in the order in which they are quick to fail.
 
-    python tests/check.py            format, lint, types, layers, tests
+    python tests/check.py            format, lint, types, layers, a real vLLM, tests
     python tests/check.py --slow     with the tests that need minutes or downloaded weights
     python tests/check.py --fix      let ruff format and repair first
 
@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SERVING = "tests/serving"
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 
 
@@ -40,7 +41,8 @@ def main() -> int:
 
 def checks(slow: bool, fix: bool) -> list[tuple[str, list[str]]]:
     """Each check's name and its command, the words after ``python``."""
-    tests = ["-m", "pytest", "--quiet", "-rs", "--numprocesses=auto"]  # says what it skipped
+    pytest = ["-m", "pytest", "--quiet", "-rs"]  # says what it skipped
+    tests = ["--numprocesses=auto", f"--ignore={SERVING}"]
     if slow:
         tests += ["-m", "slow or not slow"]
     return [
@@ -48,7 +50,8 @@ def checks(slow: bool, fix: bool) -> list[tuple[str, list[str]]]:
         ("lint", ["-m", "ruff", "check", *(["--fix"] if fix else []), "."]),
         ("types", ["-m", "mypy"]),
         ("layers", ["-c", LINT_IMPORTS]),
-        ("tests", tests),
+        ("serving", [*pytest, SERVING]),  # a server wants the machine for itself
+        ("tests", [*pytest, *tests]),
     ]
 
 

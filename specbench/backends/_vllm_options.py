@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,8 @@ version = next((importlib.metadata.version(name) for name in names), None)
 root = pathlib.Path(found.submodule_search_locations[0])
 places = [root / "config" / "speculative.py", root / "config" / "__init__.py", root / "config.py"]
 text = "".join(place.read_text() for place in places if place.is_file())
-print(json.dumps({"version": version, "packages": names, "source": text}))
+arctic = importlib.util.find_spec("arctic_inference") is not None
+print(json.dumps({"version": version, "source": text, "arctic": arctic}))
 """
 """Asks an interpreter for its vLLM without importing it, which takes many seconds."""
 _PROBE_S = 120.0
@@ -56,11 +58,13 @@ class Installed:
         python: the interpreter.
         version: of the package.
         source: the text of its speculative configuration, which names every method it has.
+        arctic: arctic-inference is there, which its suffix decoding needs.
     """
 
     python: str
     version: str | None
     source: str
+    arctic: bool = False
 
     @classmethod
     def find(cls, python: str) -> Installed:
@@ -84,7 +88,7 @@ class Installed:
             raise SpecbenchError(f"there is no vLLM for {python} ({last})", _HINT)
         try:
             found = json.loads(answer.stdout.splitlines()[-1])
-            return cls(python, found["version"], found["source"])
+            return cls(python, found["version"], found["source"], found["arctic"])
         except (IndexError, ValueError, KeyError, TypeError):
             raise SpecbenchError(f"--engine-python {python} is no Python", _HINT) from None
 
@@ -94,6 +98,8 @@ class Installed:
         has = f'"{method}"' in self.source
         if method == "draft_model" and "draft model is not" in self.source:
             has = False  # named and refused, as in 0.13.0
+        if has and method == "suffix" and not self.arctic:
+            return f"vLLM's suffix decoding needs arctic-inference, which {self.python} lacks"
         if has:
             return None
         return f"vLLM {self.version} in {self.python} has no {method}; 0.32.0 has"
@@ -150,9 +156,22 @@ def refusal(spec: DrafterSpec) -> str | None:
     unknown = sorted(spec.options.keys() - taken - {"tree"})
     if unknown:
         return f"vLLM's {spec.kind} has no option {unknown[0]}"
-    if spec.kind in WITH_WEIGHTS - {"model"} and spec.argument is None:
-        return f"the {spec.kind} that comes with specbench is not in vLLM's format: name another"
     return None
 
+
+def lacks_mtp(config: Mapping[str, Any]) -> str | None:
+    """Why a target has no heads for multi-token prediction; None if its configuration tells some.
+
+    Args:
+        config: of the target's ``config.json``.
+    """
+    told = {**config, **(config.get("text_config") or {})}
+    if any(told.get(name) for name in _MTP_LAYERS):
+        return None
+    return f"this target ({config.get('model_type')}) has no heads for mtp in its config.json"
+
+
+_MTP_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers", "n_predict")
+"""How targets call the number of their own drafting layers."""
 
 _HINT = "Name the python of an environment with vLLM: --engine-python PATH"

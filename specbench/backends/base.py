@@ -23,7 +23,7 @@ from typing import Any
 from specbench import registry
 from specbench.backends.spec import BackendSpec, parse_backend
 from specbench.drafters.base import drafter_class
-from specbench.drafters.spec import parse_spec
+from specbench.drafters.spec import SERVER_KINDS, parse_spec
 from specbench.engine.request import Generation, Limits, Request
 from specbench.errors import SpecbenchError
 from specbench.measure.watch import UNWATCHED, Watch
@@ -174,6 +174,8 @@ class Backend(ABC):
         if cell.request_rate:
             return "requests that arrive at a rate need a server as --backend"
         spec = parse_spec(cell.drafter)
+        if spec.kind in SERVER_KINDS:
+            return f"{spec.kind} is a drafter that only servers have"
         return drafter_class(spec).impossible(
             spec, gamma=cell.gamma, temperature=cell.temperature, batch_size=cell.batch_size
         )

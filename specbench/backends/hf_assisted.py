@@ -34,6 +34,7 @@ from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.records.schema import Cell
 from specbench.weights.progress import Progress
+from specbench.weights.quiet import quiet_transformers
 
 VARIES = (
     "hf-assisted,defaults ends drafts where the drafter is unsure: alpha is of easier tokens than "
@@ -148,7 +149,7 @@ class HfAssistedBackend(NativeBackend):
         watch = LoopWatch(self.target.model, self._clock, self.watch)
         ending = Ending(watch, limits, prompt.shape[1])
         torch.manual_seed(_seed(cell, request))
-        with watch.on() as trail:
+        with quiet_transformers(), watch.on() as trail:  # it warns of its own inner call
             output = self.target.model.generate(
                 prompt,
                 attention_mask=torch.ones_like(prompt),

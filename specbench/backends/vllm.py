@@ -23,20 +23,23 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from specbench.backends._served import STOPS_OF_ITS_OWN, UNLIMITED, ServedBackend, seconds_of
-from specbench.backends._vllm_export import for_vllm
+from specbench.backends._vllm_drafters import as_vllm_takes_it
 from specbench.backends._vllm_options import (
     SAMPLING,
     WITH_WEIGHTS,
     Installed,
     Options,
+    lacks_mtp,
     refusal,
 )
 from specbench.backends.base import EngineOptions
 from specbench.backends.spec import BackendSpec
 from specbench.drafters._shipped import drafter_name, weights_of
+from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.engine.request import Generation, Limits, Request
 from specbench.errors import SpecbenchError
@@ -90,7 +93,12 @@ class VllmBackend(ServedBackend):
         self._started: dict[str, dict[str, Any]] = {}
 
     def impossible(self, cell: Cell) -> str | None:
-        return refusal(parse_spec(cell.drafter))
+        spec = parse_spec(cell.drafter)
+        if (reason := refusal(spec)) is not None or spec.kind != "medusa":
+            return reason
+        return drafter_class(spec).impossible(  # no more tokens than heads
+            spec, gamma=cell.gamma, temperature=cell.temperature, batch_size=cell.batch_size
+        )
 
     def arranged(self, cells: Sequence[Cell]) -> list[Cell]:
         """Cells by the server that they need: as few starts as there are servers, and one more."""
@@ -110,6 +118,7 @@ class VllmBackend(ServedBackend):
         self._engine = Installed.find(options.engine_python or sys.executable)
         self._target = self._weights(options.target, progress)
         config = json.loads((self._target.path / "config.json").read_text(encoding="utf-8"))
+        self._config = config
         stored = config.get("dtype") or config.get("torch_dtype") or "float32"
         self._dtype = stored if options.dtype == "auto" else options.dtype
         self._progress = progress
@@ -126,13 +135,17 @@ class VllmBackend(ServedBackend):
     def check(self, cells: Sequence[Cell]) -> None:
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             spec = parse_spec(text)
-            if (reason := self._engine.lacks(spec.kind)) is not None:
-                raise SpecbenchError(reason, "Leave this drafter out, or use that version")
+            reason = self._engine.lacks(spec.kind)
+            if reason is None and spec.kind == "mtp":
+                reason = lacks_mtp(self._config)
+            if reason is not None:
+                raise SpecbenchError(reason, "Leave this drafter out, or use one that has it")
             if spec.kind in WITH_WEIGHTS:
-                source = self._weights(drafter_name(spec, self._target), self._progress)
-                exported = for_vllm(source) if spec.kind == "model" else source.path
-                self._drafters[text] = str(exported)
-                self.drafter_facts[text] = weights_of(spec, source.provenance)
+                name = drafter_name(spec, self._target)
+                find = partial(self._weights, progress=self._progress)
+                folder, provenance = as_vllm_takes_it(spec.kind, name, self._target, find)
+                self._drafters[text] = str(folder)
+                self.drafter_facts[text] = weights_of(spec, provenance)
 
     @property
     def server_facts(self) -> dict[str, Any]:

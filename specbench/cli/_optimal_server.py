@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from specbench.analysis.recommending.output_length import whole_tokens
+from specbench.analysis.shown.names import task_title
 from specbench.cli._output import beside_label, number, print_table, printable, wrapped
 
 if TYPE_CHECKING:
@@ -25,22 +26,26 @@ Names = Mapping[str, str]
 
 def print_server(answer: Answer, names: Names) -> None:
     """Print the policy over batch sizes, output lengths, memory, and lines for other engines."""
+    several = len({schedule.load.backend for schedule in answer.schedules}) > 1
     if any(schedule.last > 1 for schedule in answer.schedules):
-        rows = [row for schedule in answer.schedules for row in _schedule_rows(schedule, names)]
+        rows = [
+            row for schedule in answer.schedules for row in _schedule_rows(schedule, names, several)
+        ]
         print_table("One policy for a load that varies", _SCHEDULE, rows, texts=4)
         print("expected: at the largest measured batch size of the range")
         print()
         _print_crossovers(answer, names)
-    lengths = [_length_row(one) for one in answer.decisions if one.break_even is not None]
+    lengths = [_length_row(one, several) for one in answer.decisions if one.break_even is not None]
     if lengths:
         print_table("How long an answer must be", _LENGTHS, lengths, texts=1)
     _print_memory(answer, names)
     _print_lines(answer)
 
 
-def _schedule_rows(schedule: Schedule, names: Names) -> list[list[str]]:
+def _schedule_rows(schedule: Schedule, names: Names, several: bool) -> list[list[str]]:
+    """A row per range of batch sizes, with the engine where there are several."""
     load, rows = schedule.load, []
-    head = [load.task, f"{load.temperature:g}"]
+    head = [task_title(load.task, load.backend, several), f"{load.temperature:g}"]
     for part in schedule.ranges:
         choice = schedule.choice(part)
         use = names[schedule.drafter] if part.gamma else schedule.against(part)
@@ -65,14 +70,14 @@ def _print_crossovers(answer: Answer, names: Names) -> None:
     print()
 
 
-def _length_row(decision: Decision) -> list[str]:
+def _length_row(decision: Decision, several: bool) -> list[str]:
     found, setting = decision.break_even, decision.setting
     assert found is not None
     tokens = whole_tokens(found.tokens)
     if found.ci is not None:
         tokens += f" {whole_tokens(found.ci[0])}–{whole_tokens(found.ci[1])}"
     return [
-        setting.task,
+        task_title(setting.task, setting.backend, several),
         f"{setting.temperature:g}",
         setting.load,
         number(1e3 * found.extra_s, 1),

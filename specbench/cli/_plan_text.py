@@ -97,8 +97,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def block_title(cell: Any) -> str:
-    """What the cells of a block share, e.g. ``chat, T = 0, batch 1``; defaults are not named."""
+def block_title(cell: Any, several: bool = False) -> str:
+    """What the cells of a block share, e.g. ``chat, T = 0, batch 1``; defaults are not named.
+
+    Args:
+        several: there are several engines, so that the native one is named too.
+    """
     parts = [cell.task, f"T = {cell.temperature:g}", load_label(cell.batch_size, cell.request_rate)]
     if cell.context_length is not None:
         parts.append(f"context {cell.context_length}")
@@ -106,7 +110,7 @@ def block_title(cell: Any) -> str:
         parts.append(f"top-k {cell.top_k}")
     if cell.top_p < 1:
         parts.append(f"top-p {cell.top_p:g}")
-    if cell.backend != "native":
+    if cell.backend != "native" or several:
         parts.append(engine_label(cell.backend))
     if cell.repeat:
         parts.append(f"repeat {cell.repeat + 1}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specbench.analysis.shown.names import broken, counted, gamma_label, short_names
+from specbench.cli._goodput_lines import goodput_lines
 from specbench.cli._output import (
     FORM_MARKS,
     SYNTHETIC_NOTE,
@@ -55,9 +56,10 @@ def task_lines(records: Sequence[CellRecord]) -> list[str]:
     """One task's table: a heading, then per block its title and a row per drafter and gamma."""
     lines = [_row("drafter", _HEADINGS, "lossless")]
     names = short_names(record.drafter for record in records)
+    several = len({record.backend for record in records}) > 1
     for block in sorted({record.block for record in records}):
         cells = [record for record in records if record.block == block]
-        lines += ["", *_block_title(cells)]
+        lines += ["", *_block_title(cells, several)]
         drafter = None
         for record in sorted(
             (cell for cell in cells if not cell.is_baseline),
@@ -71,6 +73,7 @@ def task_lines(records: Sequence[CellRecord]) -> list[str]:
             for cell in cells
             if cell.is_baseline and cell.status != "ok"
         ]
+        lines += goodput_lines(cells)
     return lines + _notes(records)
 
 
@@ -99,7 +102,7 @@ def inside_noise(record: CellRecord) -> bool:
     return near or interval is None or interval[0] <= 1 <= interval[1]
 
 
-def _block_title(cells: Sequence[CellRecord]) -> list[str]:
+def _block_title(cells: Sequence[CellRecord], several: bool) -> list[str]:
     speeds = [cell.tok_per_s for cell in cells if cell.is_baseline and cell.tok_per_s is not None]
     floors = [cell.noise_floor for cell in cells if cell.noise_floor is not None]
     facts = []
@@ -107,7 +110,7 @@ def _block_title(cells: Sequence[CellRecord]) -> list[str]:
         facts.append(f"plain decoding {sum(speeds) / len(speeds):.1f} tok/s")
     if floors:
         facts.append(f"noise floor ±{100 * max(floors):.1f}%")
-    title, detail = block_title(cells[0]), ", ".join(facts)
+    title, detail = block_title(cells[0], several), ", ".join(facts)
     if not detail:
         return [title]
     one_line = f"{title}: {detail}"

@@ -111,6 +111,14 @@ def run(
             metavar="TEXT", help="More arguments for every server that is started, in one text."
         ),
     ] = None,
+    goodput: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ttft:MS,tpot:MS,e2el:MS",
+            help="Count the requests that a server answers within these limits, in milliseconds: "
+            "to the first token, per token after it, to the last.",
+        ),
+    ] = None,
     device: Device = None,
     dtype: Dtype = None,
     attention: Attention = None,

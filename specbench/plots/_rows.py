@@ -18,16 +18,21 @@ _SERIES_EXTRAS = ("run", "target", "backend", "top_k", "top_p", "request_rate")
 _PREFIXES = {"top_k": "top-k ", "top_p": "top-p ", "request_rate": "request-rate "}
 
 
-def measured(points: pd.DataFrame, figure: str) -> pd.DataFrame:
+def measured(points: pd.DataFrame, figure: str, *, alpha: bool = True) -> pd.DataFrame:
     """The rows that can be drawn: those with a measured alpha and speedup.
+
+    Args:
+        alpha: whether there has to be one; some servers tell none.
 
     Raises:
         SpecbenchError: there are none, so that no empty figure is ever written.
     """
-    drawable = points.dropna(subset=["alpha", "speedup"]) if len(points) else points
+    needed = ["alpha", "speedup"] if alpha else ["speedup"]
+    drawable = points.dropna(subset=needed) if len(points) else points
     if not len(drawable):
+        what = "both a measured alpha and a speedup" if alpha else "a measured speedup"
         raise SpecbenchError(
-            f"nothing to draw in {figure}: no cell has both a measured alpha and a speedup",
+            f"nothing to draw in {figure}: no cell has {what}",
             "A speedup needs a finished baseline of the same task, temperature and batch size; "
             "`specbench fit RUN` lists what failed",
         )

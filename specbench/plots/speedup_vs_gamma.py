@@ -38,9 +38,9 @@ def draw(points: pd.DataFrame) -> Figure:
         points: a frame as :func:`specbench.analysis.shown.frame.points_frame` gives it.
 
     Raises:
-        SpecbenchError: no row has a measured alpha and speedup.
+        SpecbenchError: no row has a measured speedup.
     """
-    points = _rows.with_series(_rows.measured(points, "speedup-vs-gamma"))
+    points = _rows.with_series(_rows.measured(points, "speedup-vs-gamma", alpha=False))
     looks = base.named_looks(_rows.unique(points["series"]))
     gammas = sorted(int(gamma) for gamma in points["gamma"].unique())
     ways = [math.log2(later / gamma) for gamma, later in pairwise(gammas)]
@@ -66,7 +66,7 @@ def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> No
     for series, rows in group[group["draft_form"] == "chain"].groupby("series", sort=False):
         look, rows = looks[str(series)], rows.sort_values("gamma")
         alpha, c = float(rows["fit_alpha"].iloc[0]), float(rows["fit_c"].iloc[0])
-        if math.isnan(c):  # an imported run, whose rounds nobody timed
+        if math.isnan(c) or math.isnan(alpha):  # of a server, whose rounds nobody timed
             continue
         gammas = list(range(int(rows["gamma"].min()), int(rows["gamma"].max()) + 1))
         axis.plot(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -99,6 +99,24 @@ class Run:
             if record.cell_id == cell_id:
                 return record
         raise SpecbenchError(f"no cell {cell_id!r} in {self.path}", f"See {self.path / CELLS}")
+
+    def of_backend(self, backend: str) -> Run:
+        """This run with one engine's cells alone.
+
+        Raises:
+            SpecbenchError: it has none.
+        """
+        known = dict.fromkeys(cell.backend for cell in self.cells)
+        if backend not in known:
+            raise SpecbenchError(
+                f"{self.path} has no cell of backend {backend!r}", f"It has {', '.join(known)}"
+            )
+        cells = [cell for cell in self.cells if cell.backend == backend]
+        planned = self.manifest.num_cells
+        if planned is not None:  # what is missing may be of any engine
+            planned -= len(self.cells) - len(cells)
+        manifest = self.manifest.model_copy(update={"num_cells": planned})
+        return replace(self, manifest=manifest, cells=cells)
 
     def _table(self, part: str, cell_id: str, without: Collection[str] = ()) -> pa.Table:
         record = self.cell(cell_id)

@@ -187,6 +187,8 @@ class CellRecord(CellKey):
     step_s: float | None = None  # where a source times whole steps, or the chunks it streams
     num_requests: int | None = None  # where a source tells no more than their number
     requests_per_s: float | None = None
+    goodput_per_s: float | None = None  # requests within the limits of --goodput, per second
+    goodput_share: float | None = None  # of all requests
     percentiles: dict[str, dict[str, float]] | None = None  # of requests: ttft_s, itl_s, wall_s
 
     # the machine

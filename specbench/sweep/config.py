@@ -27,6 +27,7 @@ from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import QUANTIZATION, parse_spec, quantised
 from specbench.errors import SpecbenchError
 from specbench.measure.device import DEVICES, DTYPES, SEVERAL_DEVICES
+from specbench.records.served.goodput import parse_limits
 from specbench.records.spec_text import quantised_name
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
 from specbench.sweep.options import (
@@ -51,10 +52,17 @@ _LARGEST_SEED = 2**63 - 1
 _NOT_MEASUREMENT = {"drafter_quantization", "engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
     **{"cuda_graph": True, "compile": False, "context_lengths": None},
-    **{"request_rates": None, "served_as": None, "engine_args": None},
+    **{"request_rates": None, "served_as": None, "engine_args": None, "goodput": None},
     **{"chat_template_args": {}, "share_prefix": False, "target_quantization": None},
 }
 """Fields and their defaults, which older versions did not have."""
+
+_FOR_ENGINES = {
+    "engine_python": ("vllm",),
+    "engine_args": ("vllm",),
+    "goodput": ("vllm", "openai"),
+}
+"""Fields that say nothing to other engines than these."""
 
 
 class SweepConfig(BaseModel):
@@ -84,6 +92,7 @@ class SweepConfig(BaseModel):
     backends: list[str] = DEFAULT_SWEEP["backends"]
     engine_python: str | None = None  # of the environment of an engine that is started
     engine_args: str | None = None  # more words of its command
+    goodput: str | None = None  # limits of latency that a server's answers are to meet
     device: str = "auto"
     dtype: str = "auto"
     attention: str = "auto"
@@ -143,6 +152,19 @@ class SweepConfig(BaseModel):
                 f"--share-prefix is not usable with --backend {others[0]}",
                 "It is for specbench's own engine, native",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _no_option_without_its_engine(self) -> Self:
+        """What no engine would read was meant for one that is not there."""
+        kinds = {parse_backend(text).kind for text in self.backends}
+        for field, engines in _FOR_ENGINES.items():
+            if getattr(self, field) is not None and not kinds & set(engines):
+                needed = " or ".join(engines)
+                raise SpecbenchError(
+                    f"{FIELD_OPTIONS[field]} says nothing to --backend {', '.join(self.backends)}",
+                    f"Leave it out, or measure with --backend {needed}",
+                )
         return self
 
     @property
@@ -312,6 +334,14 @@ class SweepConfig(BaseModel):
             return shlex.join(shlex.split(plain_text(value, "engine_args")))
         except ValueError as error:  # a quote that is not closed
             raise wrong("engine_args", value, f"words as in a shell ({error})") from None
+
+    @field_validator("goodput", mode="before")
+    @classmethod
+    def _goodput(cls, value: Any) -> str | None:
+        if value is None:
+            return None
+        limits = parse_limits(plain_text(value, "goodput"))
+        return ",".join(f"{name}:{limit:g}" for name, limit in limits.items())
 
     @field_validator(
         "ignore_eos",

@@ -16,13 +16,15 @@ from typing import Any
 from specbench import registry
 from specbench.backends.base import Backend, make_backend
 from specbench.drafters.base import drafter_class
-from specbench.drafters.spec import DrafterSpec, parse_spec
+from specbench.drafters.spec import SERVER_KINDS, DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.records.schema import BASELINE_DRAFTER, Block, Cell
 from specbench.records.spec_text import is_synthetic
-from specbench.sweep.config import SweepConfig
+from specbench.sweep.config import OPTION_FIELDS, SweepConfig
 from specbench.weights.shapes import is_shape
 from specbench.workloads.load import load_workload
+
+_AXES = {"drafters", "gammas", "temperatures", "batch_sizes", "request_rates", "context_lengths"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Plan:
                     f"context {length} with output and draft is beyond the target's {context_limit}"
                 )
                 dropped.append({"cell": cell.cell_id, "reason": reason})
-        return _checked(Plan(cells, dropped, self.notes))
+        return _checked(Plan(cells, dropped, self.notes), config)
 
 
 def plan(
@@ -142,7 +144,7 @@ def plan(
         for batch_size in config.batch_sizes
         if prompts[task] < batch_size
     ]
-    return _checked(Plan(cells, dropped, notes))
+    return _checked(Plan(cells, dropped, notes), config)
 
 
 def _unpaddable(engine: Backend, context_length: int | None) -> str | None:
@@ -162,7 +164,7 @@ def room_needed(config: SweepConfig) -> int:
     return config.max_new_tokens + max(config.gammas) + 1
 
 
-def _checked(made: Plan) -> Plan:
+def _checked(made: Plan, config: SweepConfig) -> Plan:
     """A plan that has cells.
 
     Raises:
@@ -171,9 +173,21 @@ def _checked(made: Plan) -> Plan:
     if not made.cells:
         raise SpecbenchError(
             f"no cell can be measured: {'; '.join(made.reasons)}",
-            "Change --drafter, --gamma, --temperature or --context-length",
+            f"Change {_axes(config)}",
         )
     return made
+
+
+def _axes(config: SweepConfig) -> str:
+    """The options that made the grid what it is: those that were given, else all."""
+    fields = {
+        field: f"--{option}"
+        for option, field in OPTION_FIELDS.items()
+        if field in _AXES | {"backends"}
+    }
+    given = [name for field, name in fields.items() if field in config.model_fields_set]
+    *others, last = given or fields.values()
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def checked_specs(config: SweepConfig) -> list[DrafterSpec]:
@@ -184,6 +198,8 @@ def checked_specs(config: SweepConfig) -> list[DrafterSpec]:
     """
     specs = [parse_spec(text) for text in config.drafters]
     for spec in specs:
+        if spec.kind in SERVER_KINDS:
+            continue  # for the server to say
         drafter_class(spec).check(spec)
         _refuse_random_weights(spec, config.target)
     return specs

@@ -36,6 +36,7 @@ OPTION_FIELDS = {
     "backend": "backends",
     "engine-python": "engine_python",
     "engine-args": "engine_args",
+    "goodput": "goodput",
     "device": "device",
     "dtype": "dtype",
     "attention": "attention",

@@ -15,13 +15,12 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from specbench.backends.base import Backend
 from specbench.drafters.spec import parse_spec
 from specbench.engine.request import Limits, Request
 from specbench.errors import SpecbenchError
-from specbench.records.store import RunWriter
 from specbench.sweep.config import SweepConfig
 from specbench.sweep.folder import REFERENCES
 from specbench.sweep.grid import num_requests, room_needed
@@ -77,11 +76,22 @@ def refuse_prompts(
                 _fitting(prompt, turn, [""] * turn, workload, config, backend, length)
 
 
+class Recordings(Protocol):
+    """A run's folder, where recordings are kept."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+
+    def write_extra(self, relative: str | Path, content: Any) -> Path:
+        """Keep a document there."""
+
+
 class RequestMaker:
     """Makes the requests of each workload, recording greedy outputs where they are needed."""
 
     def __init__(
-        self, config: SweepConfig, backend: Backend, writer: RunWriter, report: Reporter
+        self, config: SweepConfig, backend: Backend, writer: Recordings, report: Reporter
     ) -> None:
         self.report = report
         self.config = config

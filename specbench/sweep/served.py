@@ -11,6 +11,7 @@ from typing import Any
 from specbench.engine.request import Generation, Request
 from specbench.records.schema import Cell, CellRecord
 from specbench.records.served import Served, summarize_served
+from specbench.records.served.goodput import parse_limits
 from specbench.sweep.block import BlockRunner
 from specbench.sweep.verdict import IDENTICAL
 
@@ -31,6 +32,8 @@ class ServedBlockRunner(BlockRunner):
 
     def _served(self, cell: Cell, cells: Sequence[Cell], generation: Generation) -> CellRecord:
         plain, server = self._baselines(cells), generation.server
+        if self.config.goodput is not None:
+            server = {**server, "goodput_limits_ms": parse_limits(self.config.goodput)}
         fields = summarize_served(cell, generation.requests, server, plain)
         lossless, sentences = _verdict(cell, generation.requests, plain)
         fields["warnings"] = [*fields["warnings"], *generation.notes, *sentences]

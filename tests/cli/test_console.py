@@ -71,6 +71,19 @@ def test_the_time_left_is_that_of_the_cells_measured_now():
     assert reporter.seconds_left() == pytest.approx(3 * 20)
 
 
+def test_the_time_left_is_counted_anew_for_every_engine():
+    now = Now()
+    reporter = LineReporter(io.StringIO(), now)
+    plan = SimpleNamespace(cells=[cell()] * 4)
+    for engine, seconds in enumerate((10, 50)):  # two cells each, the second engine slower
+        reporter.started(plan, done=2 * engine)
+        for index in (1, 2):
+            reporter.cell_started(cell(), 2 * engine + index, 4)
+            now.seconds += seconds
+            reporter.cell_finished(record())
+            assert reporter.seconds_left() == pytest.approx(seconds * (4 - 2 * engine - index))
+
+
 def test_in_a_terminal_failures_and_messages_scroll_above_the_bar():
     stream, now = Terminal(), Now()
     with BarReporter(stream, now) as reporter:

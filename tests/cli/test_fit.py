@@ -157,7 +157,7 @@ def test_trees_and_adaptive_drafts_show_acceptance_by_depth(
     assert f"{tree['expected_tokens']:.2f}   {alphas}" in depths
     assert f"≤10 ({auto['draft_length_mean']:.1f})" in depths
     assert "† tree" in out
-    assert "‡ gamma=auto" in out
+    assert "‡ drafts end where the drafter is unsure" in out
     assert "†" not in specbench("fit", str(simulate_run(tmp_path / "b", {"ngram": GOOD}))).out
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers.utils import logging as transformers_logging
 
 from tests.cli.conftest import Result
 from tests.tiny_target import write_prompts, write_target
@@ -54,6 +56,7 @@ def test_one_run_holds_both_engines_and_their_acceptance_is_the_same(
         assert f"mine, {engine}: fitted, over all γ" in fit.out
         assert f"What to use, {engine}" in chosen
         assert f"mine, {engine}" in compared
+        assert f"mine, T = 0, batch 1, {engine}" in result.out
     assert "another target" not in result.err  # the same one was loaded twice
 
 
@@ -71,6 +74,23 @@ def test_the_librarys_own_settings_are_told_by_every_cell_that_they_bias(
     fitted = json.loads(specbench("fit", str(tmp_path / "run"), "--format", "json").out)
     forms = {group["drafter"]: group["draft_form"] for group in fitted["groups"]}
     assert forms == {"early-exit:1": "adaptive", "ngram,match=first": "chain"}
+
+
+def test_the_librarys_advice_to_its_own_code_is_not_shown(specbench: Command, words: list[str]):
+    heard: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    ear = Ear()
+    transformers_logging.get_logger("transformers").warning_once.cache_clear()
+    transformers_logging.add_handler(ear)
+    try:
+        assert specbench(*words, "--backend", "hf-assisted").code == 0
+    finally:
+        transformers_logging.remove_handler(ear)
+    assert heard == []
 
 
 def test_what_the_loop_cannot_run_is_dropped_by_name(specbench: Command, words: list[str]):

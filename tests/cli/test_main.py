@@ -118,10 +118,38 @@ def test_ctrl_c_before_the_command_line_is_there_is_one_line(monkeypatch, capsys
             raise KeyboardInterrupt
 
     monkeypatch.setitem(sys.modules, "specbench.cli.main", Interrupted("specbench.cli.main"))
-    with pytest.raises(SystemExit) as ending:
-        entry.main()
-    assert ending.value.code == 130
+    left: list[int] = []
+    monkeypatch.setattr(entry.os, "_exit", left.append)
+    monkeypatch.setattr(entry.atexit, "_run_exitfuncs", lambda: None)
+    entry.main()
+    assert left == [130]
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_after_ctrl_c_nothing_is_taken_apart_and_what_is_due_at_exit_is_done():
+    program = """
+import atexit
+import specbench.__main__ as entry, specbench.cli.main as cli
+
+class Torch:
+    def __del__(self):
+        print("taken apart")
+
+torch = Torch()
+
+def interrupted():
+    raise SystemExit(code)
+
+cli.main = interrupted
+atexit.register(print, "at exit")
+entry.main()
+"""
+    told = {}
+    for code in (130, 2):
+        words = [sys.executable, "-c", f"code = {code}\n{program}"]
+        ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        told[ended.returncode] = ended.stdout.splitlines()
+    assert told == {130: ["at exit"], 2: ["at exit", "taken apart"]}
 
 
 def test_the_script_imports_nothing_before_it_can_answer_ctrl_c():

@@ -4,6 +4,7 @@ import csv
 import errno
 import io
 import json
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -277,6 +278,25 @@ def test_an_undecided_policy_is_not_told_as_a_no(specbench: Command, tmp_path: P
     policy = out.partition("One policy for a load that varies")[2].partition("\n\n")[0]
     assert "undecided" in policy
     assert "do not speculate" not in policy
+
+
+def test_the_policies_of_several_engines_are_told_apart(specbench: Command, tmp_path: Path) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.8, 0.01)}
+    run = simulate_run(tmp_path / "run", drafters, gammas=(2,), batch_sizes=(1, 4), prompts=16)
+    cells = run / "cells.jsonl"
+    lines = [json.loads(line) for line in cells.read_text().splitlines()]
+    for line in lines:  # the same again, by another engine
+        other = {**line, "backend": "hf-assisted", "cell_id": f"{line['cell_id']}-hf"}
+        for part in ("rounds", "requests"):
+            file = run / part / f"{line['cell_id']}.parquet"
+            if file.exists():
+                shutil.copy(file, file.with_name(f"{other['cell_id']}.parquet"))
+        with cells.open("a") as stream:
+            stream.write(json.dumps(other) + "\n")
+    out = specbench("optimal-gamma", str(run)).out
+    policy = out.partition("One policy for a load that varies")[2].partition("\n\n")[0]
+    assert "code, native " in policy
+    assert "code, hf-assisted " in policy
 
 
 def test_what_memory_holds_is_told_by_the_sequence(specbench: Command, tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "--target-quantization int8 --drafter-quantization int4 "
         "--gamma 8 --temperature 0,0.7 --top-k 40 --top-p 0.9 --batch-size 1,4 --prompts 12 "
         "--max-new-tokens 64 --request-rate 2,4.5 --context-length 512,64 --repeats 2 "
-        "--backend native --engine-python ~/vllm/bin/python --engine-args=--enforce-eager "
+        "--backend native --backend vllm --engine-python ~/vllm/bin/python "
+        "--engine-args=--enforce-eager --goodput ttft:500,tpot:50.0 "
         "--device cpu --dtype bf16 --attention eager --threads 2 "
         "--no-cuda-graph --compile --seed 7 --ignore-eos --share-prefix --prompt-source offline "
         "--chat-template-arg enable_thinking=false "
@@ -57,9 +58,10 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "prompts": 12,
         "max_new_tokens": 64,
         "repeats": 2,
-        "backends": ["native"],
+        "backends": ["native", "vllm"],
         "engine_python": str(Path("~/vllm/bin/python").expanduser()),
         "engine_args": "--enforce-eager",
+        "goodput": "ttft:500,tpot:50",
         "device": "cpu",
         "dtype": "bfloat16",
         "attention": "eager",
@@ -114,6 +116,10 @@ def test_a_file_gives_options_and_the_command_line_wins(specbench, asked, tmp_pa
         ("--task chatt", ["unknown task 'chatt'", "Did you mean 'chat'?"]),
         ("--task nothing.jsonl", ["no prompt file 'nothing.jsonl'"]),
         ("--backend vllmm", ["unknown backend 'vllmm'"]),
+        ("--backend nope", ["unknown backend 'nope'. Known: hf-assisted, native"]),
+        ("--engine-python x", ["--engine-python says nothing to --backend native"]),
+        ("--engine-args=-v", ["--engine-args says nothing", "measure with --backend vllm"]),
+        ("--goodput ttft:5", ["--goodput says nothing", "--backend vllm or openai"]),
         ("--config nothing.toml", ["nothing.toml", "No such file"]),
         ("--gama 1", ["no such option: --gama", "--gamma"]),
         ("--gamma", ["--gamma", "requires an argument"]),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from specbench.records.store import load_run
+from specbench.report.document import build
 from tests.cli.conftest import Result
 from tests.fake_server import FakeServer
 from tests.tiny_target import write_prompts
@@ -60,13 +62,40 @@ def test_a_run_is_read_by_every_command(specbench: Command, words: list[str], tm
     assert json.loads(answer.out)["groups"][0]["drafter"] == "model:draft"
     compare = specbench("compare", folder, folder)
     assert compare.code == 0, compare.err
-    assert re.search(r"^model: +0 +1 +2 ", compare.out, re.MULTILINE)
+    assert re.search(r"^model:draft +0 +1 +2 ", compare.out, re.MULTILINE)
     both = json.loads(specbench("compare", folder, folder, "--format", "json").out)
     rates = [one["draft_acceptance_rate"] for one in both["cells"] if one["gamma"]]
     assert [(rate["a"], rate["ratio"]) for rate in rates] == [(pytest.approx(0.5), 1.0)] * 2
     figure = ["--figure", "speedup-vs-gamma", "--out", str(tmp_path), "--format", "svg"]
     plot = specbench("plot", folder, *figure)
     assert plot.code == 0, plot.err
+
+
+def test_goodput_is_told_where_limits_were_given(
+    specbench: Command, words: list[str], tmp_path: Path
+):
+    run = specbench(*words, "--goodput", "ttft:60000, tpot:60000")
+    assert run.code == 0, run.err
+    told = [line for line in run.out.splitlines() if "requests/s within" in line]
+    assert len(told) == 2
+    assert all("within ttft 60000 ms, tpot 60000 ms: plain decoding (first)" in t for t in told)
+    lines = (tmp_path / "run" / "cells.jsonl").read_text().splitlines()
+    for cell in map(json.loads, lines):
+        assert cell["goodput_per_s"] == pytest.approx(cell["requests_per_s"])
+        assert cell["server"]["goodput_limits_ms"] == {"ttft": 60000.0, "tpot": 60000.0}
+    page = build(load_run(tmp_path / "run"))
+    assert "in time/s: requests per second within ttft 60000 ms, tpot 60000 ms" in page
+    assert "(100%)" in page
+
+
+@pytest.mark.parametrize(
+    ("limits", "part"),
+    [("ttft", "ttft"), ("ttft:0", "ttft:0"), ("itl:5", "itl:5"), ("tpot:5,tpot:6", "tpot:6")],
+)
+def test_limits_that_can_not_be_are_one_line(specbench: Command, limits: str, part: str):
+    line = specbench("run", "--backend", "openai:http://h", "--goodput", limits).error_line
+    assert f"--goodput {limits!r} is not usable at {part!r}" in line
+    assert "ttft, tpot, e2el" in line
 
 
 @pytest.mark.slow

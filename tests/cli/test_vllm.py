@@ -186,7 +186,7 @@ def test_no_process_outlives_a_run_that_is_stopped(
         ("ngram", "write ngram,match=first"),
         ("early-exit:1", "vLLM has no early-exit drafter"),
         ("synthetic:0.8", "vLLM has no synthetic drafter"),
-        ("medusa", "is not in vLLM's format"),
+        ("medusa,vocab=512", "medusa has no option vocab"),
         ("eagle:x,tree=8", "chains of a fixed length"),
         ("model:x,gamma=auto", "chains of a fixed length"),
     ],
@@ -207,6 +207,18 @@ def test_a_version_without_a_method_is_named_before_anything_starts(
     assert "vLLM 1.2.3" in line
     assert "has no ngram; 0.32.0 has" in line
     assert not notes(old)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "reason"),
+    [("suffix", "needs arctic-inference"), ("mtp", "this target (llama) has no heads for mtp")],
+)
+def test_what_the_environment_or_the_target_lacks_is_named_before_anything_starts(
+    specbench: Command, words: list[str], python: Path, drafter: str, reason: str
+):
+    words[words.index("ngram,match=first")] = drafter
+    assert reason in specbench(*words).error_line
+    assert not notes(python)
 
 
 def test_an_environment_without_vllm_is_named(specbench: Command, words: list[str]):

@@ -53,11 +53,11 @@ def test_text_and_counts_are_the_native_engines(engines: dict[str, Backend]):
     requests = [
         Request(f"p{index}", f"p{index}", native.tokenizer(text)["input_ids"], (), labels)
         for index, text in enumerate(PROMPTS)
+        if len(text) > 1  # vLLM counts a draft that is none where one token joins others: README.md
     ]
     point = {"target": "tiny", "temperature": 0.0, "task": "mine"}
     plain = Cell(drafter="none", gamma=0, baseline="first", batch_size=2, **point)
-    # One at a time: at batch 2 vLLM 0.32 was seen to draft once more, text and accepted the same.
-    lookup = Cell(drafter="ngram,match=first", gamma=2, batch_size=1, **point)
+    lookup = Cell(drafter="ngram,match=first", gamma=2, batch_size=2, **point)
     for backend in engines.values():
         backend.check([lookup])
     outputs = {}

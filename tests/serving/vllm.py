@@ -2,10 +2,10 @@
 
     python tests/serving/vllm.py --engine-python ~/vllm/bin/python --out results/serving
 
-Five runs go into the folder: ``vllm`` and ``native`` on the same prompts, ``openai`` on a server
-that this script starts, and ``together``, one run of three engines with its figure. Where vLLM's
-counts are not the native engine's to the last token, its shares must lie in the native engine's
-95% intervals over prompts.
+One run of three engines goes into ``engines``, with its figures, and a run per drafter and gamma
+through the URL of a server that this script starts into ``openai-*``. Where vLLM's counts are not
+the native engine's to the last token, its shares must lie in the native engine's 95% intervals
+over prompts.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from specbench.records.reading import Run, load_run
-from specbench.records.schema import CellRecord
+from specbench.records.schema import BASELINE_DRAFTER, CellRecord
 from specbench.serving.process import LOOPBACK, ServerProcess, free_port
 from specbench.theory.clusters import cluster_sums
 from specbench.theory.intervals import ratio_interval
 
 DRAFTERS = ("ngram,match=first", "model")
+TARGET = "HuggingFaceTB/SmolLM2-135M-Instruct"
 EAGER = "--enforce-eager --max-model-len 1024"
 
 
@@ -36,22 +38,20 @@ def main() -> int:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     out: Path = options.out
     vllm = ["--backend", "vllm", "--engine-python", options.engine_python, "--engine-args", EAGER]
-    size = ["--prompts", str(options.prompts), "--max-new-tokens", str(options.tokens)]
-    common = ["--task", options.task, "--temperature", "0", "--dtype", "float32", *size]
-    grid = [word for drafter in DRAFTERS for word in ("--drafter", drafter)]
-    grid += ["--gamma", "2,4", "--batch-size", options.batch_size, *common]
-    specbench("run", *grid, *vllm, "--out", out / "vllm")
-    specbench("run", *grid, "--out", out / "native")
-    served, native = load_run(out / "vllm"), load_run(out / "native")
-    promises = [*finished(served), *parity(native, served), *gone(served)]
-    specbench("compare", out / "native", out / "vllm")
-    promises += through_url(served, out, common)
-    one = ["--drafter", DRAFTERS[0], "--gamma", "2", *common]
-    engines = ["--backend", "native", "--backend", "hf-assisted", *vllm]
-    specbench("run", *one, *engines, "--out", out / "together")
-    specbench("plot", out / "together")
-    together = load_run(out / "together")
-    promises += [*finished(together), *gone(together)]
+    asked = f"--task {options.task} --batch-size {options.batch_size} --temperature 0".split()
+    asked += f"--prompts {options.prompts} --max-new-tokens {options.tokens}".split()
+    drafters = [word for drafter in DRAFTERS for word in ("--drafter", drafter)]
+    grid = [*drafters, "--gamma", "2,4", *asked, "--dtype", "float32"]
+    backends = ["--backend", "native", "--backend", "hf-assisted", *vllm]
+    specbench("run", *grid, *backends, "--out", out / "engines")
+    engines = load_run(out / "engines")
+    native, served = engines.of_backend("native"), engines.of_backend("vllm")
+    promises = [*finished(engines), *parity(native, served), *gone(served)]
+    for run in through_urls(served, out, asked):
+        promises += [*finished(run), *parity(native, run), *gone(run)]
+    both = [out / "engines", out / "engines", "--backend-a", "native", "--backend-b", "vllm"]
+    specbench("compare", *both, "--judge")
+    specbench("plot", out / "engines", "--figure", "speedup-vs-gamma")
     for sentence, holds in promises:
         print(f"{'ok    ' if holds else 'BROKEN'} {sentence}")
     return 0 if all(holds for _, holds in promises) else 1
@@ -112,36 +112,40 @@ def _point(cell: CellRecord) -> tuple[str, str, int, int]:
     return cell.task, cell.drafter, cell.gamma, cell.batch_size
 
 
-def through_url(served: Run, out: Path, common: Sequence[str]) -> Iterator[Promise]:
-    """The same server, started by hand and measured through its URL, counts the same."""
-    first = next(cell for cell in served.cells if cell.drafter == DRAFTERS[0] and cell.gamma == 2)
-    command = shlex.split((first.server or {})["command"])
-    port = free_port()
-    command[command.index("--port") + 1] = str(port)
-    process = ServerProcess(command, os.environ, out / "openai.log", "vLLM")
+def through_urls(served: Run, out: Path, asked: Sequence[str]) -> Iterator[Run]:
+    """The same servers, started by hand and measured through their URLs."""
+    commands = {(cell.drafter, cell.gamma): (cell.server or {})["command"] for cell in served.cells}
+    plain = commands.pop((BASELINE_DRAFTER, 0))
+    with running(plain, out / "plain.log") as baseline:
+        for (drafter, gamma), command in commands.items():
+            folder = out / f"openai-{drafter.partition(',')[0]}-{gamma}"
+            with running(command, out / f"{folder.name}.log") as url:
+                words = ["--target", TARGET, "--drafter", drafter, *asked]
+                specbench(
+                    "run", *words, "--backend", f"openai:{url},baseline={baseline}", "--out", folder
+                )
+            yield load_run(folder)
+
+
+@contextmanager
+def running(command: str, log: Path) -> Iterator[str]:
+    """The server of a command, on another port; its URL."""
+    words, port = shlex.split(command), free_port()
+    words[words.index("--port") + 1] = str(port)
+    process = ServerProcess(words, os.environ, log, "vLLM")
     try:
         process.wait_until_healthy(port, "/health", 900.0)
-        words = ["--target", "HuggingFaceTB/SmolLM2-135M-Instruct", "--drafter", first.drafter]
-        words += ["--backend", f"openai:http://{LOOPBACK}:{port}", *common]
-        specbench("run", *words, "--batch-size", str(first.batch_size), "--out", out / "openai")
+        yield f"http://{LOOPBACK}:{port}"
     finally:
         process.stop()
-    for cell in load_run(out / "openai").cells:
-        other = next(one for one in served.cells if _point(one) == _point(cell))
-        counts = [(one.server or {}).get("counts") for one in (cell, other)]
-        yield f"openai {cell.cell_id} counts what vllm counted", counts[0] == counts[1] is not None
 
 
 def gone(run: Run) -> Iterator[Promise]:
-    """Nothing listens any more where the run's servers did."""
-    for cell in run.cells:
-        if cell.server:
-            port = int(cell.server["url"].rpartition(":")[2])
-            with socket.socket() as probe:
-                yield (
-                    f"{run.path.name} port {port} is free",
-                    bool(probe.connect_ex((LOOPBACK, port))),
-                )
+    """Nothing listens any more where the run's servers did; plain ones may serve other runs."""
+    for url in sorted({cell.server["url"] for cell in run.cells if cell.server and cell.gamma}):
+        port = int(url.rpartition(":")[2])
+        with socket.socket() as probe:
+            yield f"{run.path.name} port {port} is free", bool(probe.connect_ex((LOOPBACK, port)))
 
 
 def specbench(*words: object) -> None:
@@ -155,9 +159,9 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--engine-python", required=True, metavar="PATH")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--task", default="code,translation")
-    parser.add_argument("--prompts", type=int, default=20, help="per task")
-    parser.add_argument("--tokens", type=int, default=32, help="per prompt")
+    parser.add_argument("--task", default="code")
+    parser.add_argument("--prompts", type=int, default=6, help="per task")
+    parser.add_argument("--tokens", type=int, default=8, help="per prompt")
     parser.add_argument("--batch-size", default="1,4")
     return parser.parse_args()
 

@@ -5,6 +5,7 @@ the machine: repeats are pooled.
 
     cells     what each run has, checked as a fit checks it
     ratios    intervals of B / A
+    texts     whether greedy answers are the same
     unlike    what the runs differ in: machine, versions, what was asked
 
 >>> comparison = compare_runs(load_run("results/before"), load_run("results/after"))
@@ -18,11 +19,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from specbench.analysis.comparing.cells import CellName, CheckedRun, Several, Side
-from specbench.analysis.comparing.ratios import METRICS, Ends, Metric, ratio_ends
+from specbench.analysis.comparing.ratios import ACCEPTANCE, METRICS, Ends, Metric, ratio_ends
+from specbench.analysis.comparing.texts import Texts, compare_texts
 from specbench.analysis.comparing.unlike import RawPair, asked_differences, run_differences
 from specbench.analysis.shown.names import some
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
+from specbench.records.schema import BASELINE_DRAFTER
 
 __all__ = ["METRICS", "ComparedCell", "Comparison", "Metric", "Ratio", "compare_runs"]
 
@@ -40,6 +43,15 @@ class Ratio:
         """B / A."""
         return self.b / self.a if self.a and self.b is not None else None
 
+    @property
+    def is_one(self) -> bool | None:
+        """Whether both are the same: equal, or 1 is in the interval; None where neither is told."""
+        if self.ratio == 1.0:
+            return True
+        if self.interval is None:
+            return None
+        return self.interval[0] <= 1.0 <= self.interval[1]
+
 
 @dataclass(frozen=True)
 class ComparedCell:
@@ -51,7 +63,18 @@ class ComparedCell:
 
     name: CellName
     ratios: Mapping[Metric, Ratio]
+    texts: Texts
     doubts: tuple[str, ...] = ()
+
+    @property
+    def parity(self) -> bool | None:
+        """Whether acceptance is the same: every interval of B / A that is known holds 1, or the
+        numbers are equal. None where nothing can be told, as of plain decoding."""
+        if self.name.drafter == BASELINE_DRAFTER:
+            return None
+        told = [self.ratios[metric].is_one for metric in ACCEPTANCE]
+        known = [same for same in told if same is not None]
+        return all(known) if known else None
 
     @property
     def gate(self) -> Ratio:
@@ -103,7 +126,8 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     cells, pairs = [], []
     for name in shared:
         one, other = left.sides[name], right.sides[name]
-        cells.append(ComparedCell(name, _ratios(one, other), (*one.doubts, *other.doubts)))
+        texts = compare_texts(a, one.cells, b, other.cells)
+        cells.append(ComparedCell(name, _ratios(one, other), texts, (*one.doubts, *other.doubts)))
         if one.raw is not None and other.raw is not None:
             pairs.append(RawPair(str(name), name.task, one.raw, other.raw))
     notes = [*left.notes, *right.notes, *run_differences(a, b), *asked_differences(a, b, pairs)]

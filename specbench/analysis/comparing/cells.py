@@ -97,7 +97,7 @@ class Side:
         fields: as specbench.records.summary.summarize gives them.
         raw: rounds and requests; None of imported cells.
         doubts: why its speed says nothing; empty for an honest cell.
-        cells: how many are pooled.
+        cells: those that are pooled.
         moves: metric -> how much the log of a speed is off by what cells differ by, where that is
             told.
     """
@@ -107,14 +107,14 @@ class Side:
     raw: Raw | None
     doubts: tuple[str, ...]
     diverged: bool
-    cells: int
+    cells: Sequence[CellRecord]
     moves: Mapping[str, Scatter] = field(default_factory=dict)
 
     def moved(self, differ: Scatter, baselines: int) -> Side:
         """With what cells differ by, beside so many baselines."""
         if self.raw is None:
             return self
-        own = 1.0 / self.cells
+        own = 1.0 / len(self.cells)
         both = own + 1.0 / max(baselines, 1)
         return replace(self, moves={"tok_per_s": differ.times(own), "speedup": differ.times(both)})
 
@@ -201,7 +201,7 @@ def _side(
         doubts.append(f"numbers that cannot be in {run.path}")
     batch_size = cells[0].batch_size
     if any(cell.imported_from is not None for cell in cells):
-        return Side(imported.joined(cells), batch_size, None, tuple(doubts), diverged, len(cells))
+        return Side(imported.joined(cells), batch_size, None, tuple(doubts), diverged, cells)
     raw = tables.joined(cells)
     fields = summarize(cells[0], *raw, baselines=[tables.of(cell) for cell in baselines])
-    return Side(fields, batch_size, raw, tuple(doubts), diverged, len(cells))
+    return Side(fields, batch_size, raw, tuple(doubts), diverged, cells)

@@ -28,6 +28,9 @@ Metric = Literal["tok_per_s", "speedup", "alpha", "tau", "draft_acceptance_rate"
 METRICS: tuple[Metric, ...] = ("tok_per_s", "speedup", "alpha", "tau", "draft_acceptance_rate")
 """The last one also of drafts whose lengths vary on a server, which tells no alpha of them."""
 
+ACCEPTANCE: tuple[Metric, ...] = ("alpha", "tau", "draft_acceptance_rate")
+"""What does not depend on the machine."""
+
 Ends = tuple[float, float]
 
 
@@ -45,7 +48,8 @@ def ratio_ends(metric: Metric, a: Side, b: Side) -> Ends | None:
 def _sampled(metric: Metric, a: Side, b: Side) -> Ends | None:
     """The same by conversations and time blocks alone."""
     if metric == "speedup" or a.raw is None or b.raw is None:
-        return _independent(a.fields, b.fields, metric)
+        ends = _independent(a.fields, b.fields, metric)
+        return _beside_counts(metric, a, b) if ends is None and metric in ACCEPTANCE else ends
     if metric == "tok_per_s" and a.batch_size > 1:
         return _over_time(a.batch_size, a.raw, b.raw)
     left, right = _by_conversation(a.raw, metric), _by_conversation(b.raw, metric)
@@ -58,6 +62,21 @@ def _sampled(metric: Metric, a: Side, b: Side) -> Ends | None:
         )
         interval = product_of_ratios([(top, bottom), (base_bottom, base_top)])
     return interval.ends if interval else None
+
+
+def _beside_counts(metric: Metric, a: Side, b: Side) -> Ends | None:
+    """Of rounds on one side, and on the other what a server counted on the same prompts: whose
+    prompts could have been others is told by the rounds alone."""
+    raw, counted = (a.raw, b.fields.get(metric)) if b.raw is None else (b.raw, a.fields.get(metric))
+    if raw is None or not counted:
+        return None
+    top, bottom = np.array(list(_by_conversation(raw, metric).values())).reshape(-1, 2).T
+    interval = product_of_ratios([(top, bottom)])
+    if interval is None or interval.low <= 0.0:
+        return None
+    if b.raw is None:
+        return counted / interval.high, counted / interval.low
+    return interval.low / counted, interval.high / counted
 
 
 def _over_time(batch_size: int, a: Raw, b: Raw) -> Ends | None:

@@ -11,7 +11,7 @@ known is a dash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ _FORM_NOTES = {
         "  accepted path ended before the last level",
     ),
     "adaptive": (
-        "‡ gamma=auto: γ is the longest draft (mean length); α is of easier tokens, not",
-        "  that of a fixed γ; no closed form, {} by what was accepted at each depth",
+        "‡ drafts end where the drafter is unsure: γ is the longest (mean length); α is",
+        "  of easier tokens, not that of a fixed γ; no closed form, {} by what",
+        "  was accepted at each depth",
     ),
 }
 
@@ -84,6 +85,20 @@ def with_interval(value: float | None, ends: tuple[float, float] | None, digits:
     if value is None or ends is None:
         return number(value, digits)
     return f"{number(value, digits)} {interval(ends, digits)}"
+
+
+def goodput(per_s: float | None, of_all: float | None) -> str:
+    """``1.20 (80%)``: requests per second within their limits, and the share that were.
+
+    >>> goodput(1.2, 0.8), goodput(None, None)
+    ('1.20 (80%)', '-')
+    """
+    return MISSING if per_s is None else f"{number(per_s)} ({share(of_all)})"
+
+
+def goodput_limits(limits_ms: Mapping[str, float]) -> str:
+    """``ttft 500 ms, tpot 50 ms``."""
+    return ", ".join(f"{name} {limit:g} ms" for name, limit in limits_ms.items())
 
 
 def span(values: Iterable[float | None], form: str) -> str:

@@ -48,7 +48,7 @@ def summarize_served(
         cell: the point of the sweep (or its record).
         requests: its requests.
         server: what its record keeps of the server: ``seconds`` of the window, ``counts``,
-            ``cached_tokens``.
+            ``cached_tokens``, ``goodput_limits_ms``.
         baselines: requests and server of the block's plain cells, the first and the last; empty
             while they are not measured, which leaves everything relative to them None.
     """
@@ -58,7 +58,7 @@ def summarize_served(
     fields: dict[str, Any] = {
         "num_prompts": len(set(conversations)),
         "num_requests": len(conversations),
-        **speed_fields(cell, requests, chunks, server["seconds"], warnings),
+        **speed_fields(cell, requests, chunks, server, warnings),
     }
     if fields["num_prompts"] < _FEW_PROMPTS:
         warnings.append(f"few prompts: intervals rest on {fields['num_prompts']}")

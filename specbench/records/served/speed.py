@@ -7,7 +7,7 @@ other, of ``batch_size`` at least, and there have to be 8 of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from specbench.records.schema import CellKey
 from specbench.records.served.chunks import Chunks, Served, Streams
+from specbench.records.served.goodput import goodput_fields
 from specbench.records.steps import Columns, Numbers, integers, numbers, values
 from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, product_of_ratios
@@ -24,14 +25,19 @@ _LATE = 0.1  # of the mean time between arrivals is worth saying
 
 
 def speed_fields(
-    cell: CellKey, requests: Columns, chunks: Chunks, seconds: float, warnings: list[str]
+    cell: CellKey,
+    requests: Columns,
+    chunks: Chunks,
+    server: Mapping[str, Any],
+    warnings: list[str],
 ) -> dict[str, Any]:
     """Times and throughput of a cell alone.
 
     Args:
-        seconds: of the whole window.
+        server: ``seconds`` of the whole window, and ``goodput_limits_ms`` if there are any.
         warnings: to be added to.
     """
+    seconds = server["seconds"]
     if cell.request_rate:
         late_s = float((numbers(requests, "sent_s") - numbers(requests, "due_s")).max())
         if late_s > _LATE / cell.request_rate:
@@ -48,6 +54,7 @@ def speed_fields(
         "tokens": tokens,
         "tok_per_s": _throughput(cell, requests, chunks, seconds, warnings),
         "requests_per_s": len(values(requests, "conversation")) / seconds,
+        **goodput_fields(server.get("goodput_limits_ms"), requests, chunks, seconds),
         "percentiles": {
             name: _percentiles(numbers(requests, name)) for name in ("ttft_s", "wall_s")
         }

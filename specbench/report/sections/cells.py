@@ -10,6 +10,8 @@ from specbench.analysis.shown.formats import (
     SYNTHETIC_NOTE,
     alpha_mark,
     gigabytes,
+    goodput,
+    goodput_limits,
     milliseconds,
     number,
     share,
@@ -38,6 +40,8 @@ _COLUMNS: dict[str, Callable[[CellRecord], Field]] = {
     "end to end": lambda cell: number(cell.end_to_end_speedup),
     "first token ms": lambda cell: milliseconds(cell.ttft_s),
     "per token ms": lambda cell: milliseconds(cell.itl_s),
+    "requests/s": lambda cell: number(cell.requests_per_s),
+    "in time/s": lambda cell: goodput(cell.goodput_per_s, cell.goodput_share),
     "draft ms": lambda cell: milliseconds(cell.draft_s),
     "verify ms": lambda cell: milliseconds(cell.verify_s),
     "other ms": lambda cell: milliseconds(cell.other_s),
@@ -52,6 +56,9 @@ _NOTES = (
     "a speedup's interval here is of its own conversations alone; those above hold what differs "
     "between cells too",
 )
+_OF_SOME_RUNS = ("repeat", "requests/s", "in time/s")
+"""Columns that other runs do not lack."""
+
 _SUSPECT = "! numbers that cannot be, or that are not those of the cell's rounds: see the warnings"
 
 
@@ -70,7 +77,7 @@ def _finished(cells: Sequence[CellRecord], material: Material) -> Table:
         for name, field in _COLUMNS.items()
         if any(field(cell) != MISSING for cell in cells)
     }
-    lacking = [name for name in _COLUMNS if name not in known and name != "repeat"]
+    lacking = [name for name in _COLUMNS if name not in known and name not in _OF_SOME_RUNS]
     settings = dict.fromkeys(Setting.of(cell) for cell in cells)
     groups = [
         Rows(
@@ -84,6 +91,11 @@ def _finished(cells: Sequence[CellRecord], material: Material) -> Table:
         for setting in settings
     ]
     notes = [*_NOTES, *([f"not recorded: {', '.join(lacking)}"] if lacking else [])]
+    limits = [(cell.server or {}).get("goodput_limits_ms") for cell in cells]
+    notes += [
+        f"in time/s: requests per second within {told}, and their share"
+        for told in dict.fromkeys(goodput_limits(one) for one in limits if one)
+    ]
     if any(cell.cell_id in material.suspect for cell in cells):
         notes.append(_SUSPECT)
     if any(cell.synthetic for cell in cells):

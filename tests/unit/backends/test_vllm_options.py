@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specbench.backends._vllm_options import Installed, Options, refusal
+from specbench.backends._vllm_options import Installed, Options, lacks_mtp, refusal
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
 
@@ -55,11 +55,23 @@ def test_a_method_that_is_named_and_refused_is_lacking():
         ("model:x,tree=8", "chains of a fixed length"),
         ("suffix,max=3", "no option max"),
         ("medusa:x,vocab=512", "no option vocab"),
-        ("eagle", "not in vLLM's format"),
     ],
 )
 def test_what_vllm_has_no_option_for_is_refused(text: str, reason: str):
     assert reason in str(refusal(parse_spec(text)))
+
+
+def test_suffix_decoding_needs_a_package_of_its_own():
+    without = Installed("/a/python", "0.32.0", '"suffix"')
+    reason = "vLLM's suffix decoding needs arctic-inference, which /a/python lacks"
+    assert without.lacks("suffix") == reason
+    assert Installed("/a/python", "0.32.0", '"suffix"', arctic=True).lacks("suffix") is None
+
+
+def test_a_target_without_heads_of_its_own_has_no_mtp():
+    assert "(llama) has no heads for mtp" in str(lacks_mtp({"model_type": "llama"}))
+    assert lacks_mtp({"model_type": "mimo", "num_nextn_predict_layers": 1}) is None
+    assert lacks_mtp({"text_config": {"mtp_num_hidden_layers": 1}}) is None
 
 
 def test_a_program_that_is_no_python_is_named(tmp_path: Path):

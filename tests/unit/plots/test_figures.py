@@ -232,3 +232,21 @@ def test_without_times_of_rounds_there_are_points_and_no_curves(name: str) -> No
     figure = draw(name, frame)
     figure.draw_without_rendering()
     assert "nan" not in " ".join(axis.get_title() for axis in figure.axes)
+
+
+def test_a_server_that_tells_no_alpha_is_drawn_over_gamma_without_models() -> None:
+    """Drafts of prompt lookup vary in length, so a server's alpha is not known; its speedup is."""
+    frame = points(("ngram", "model:x"), gammas=(2, 4))
+    served = frame["drafter"] == "ngram"
+    unknown = ["alpha", "alpha_low", "alpha_high", "c", "fit_c", "fit_alpha", "extended"]
+    frame.loc[served, [*unknown, "closed_form"]] = float("nan")
+    figure = speedup_vs_gamma.draw(frame)
+    assert "ngram" in texts_of_legend(figure)
+    (axis,) = figure.axes
+    drawn = {float(y) for line in axis.get_lines() for y in line.get_ydata()}
+    assert set(frame[served]["speedup"]) <= drawn
+    with pytest.raises(SpecbenchError, match="both a measured alpha and a speedup"):
+        speedup_vs_alpha.draw(frame[served])
+    frame.loc[served, "speedup"] = float("nan")
+    with pytest.raises(SpecbenchError, match="no cell has a measured speedup"):
+        speedup_vs_gamma.draw(frame[served])

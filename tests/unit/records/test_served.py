@@ -88,11 +88,51 @@ def test_times_are_of_the_stream():
     assert found["percentiles"]["wall_s"]["p99"] == pytest.approx(3.5)
 
 
+@pytest.mark.parametrize(
+    ("limits_ms", "good"),
+    [
+        ({"ttft": 2000.0}, 3),
+        ({"ttft": 1999.0}, 0),
+        ({"tpot": 310.0}, 3),  # 1.5 s / 6, 1.5 s / 5; an answer of one chunk takes none
+        ({"tpot": 260.0}, 2),
+        ({"tpot": 240.0}, 1),
+        ({"e2el": 3000.0}, 1),
+        ({"ttft": 2000.0, "tpot": 260.0, "e2el": 3000.0}, 1),
+    ],
+)
+def test_goodput_counts_the_requests_within_all_their_limits(
+    limits_ms: dict[str, float], good: int
+):
+    rows = requests((1, 3, 1, 2), (1, 1, 2, 2), (1,))
+    told = {**server(rows), "goodput_limits_ms": limits_ms}
+    found = summarize_served(plain(), rows, told)
+    assert found["goodput_per_s"] == pytest.approx(good / 9.0)
+    assert found["goodput_share"] == pytest.approx(good / 3)
+
+
+def test_without_limits_there_is_no_goodput():
+    rows = requests(*STREAMS)
+    record = CellRecord.of(plain(), **summarize_served(plain(), rows, server(rows)))
+    assert record.goodput_per_s is None
+    assert record.goodput_share is None
+
+
 def test_an_honest_cell_breaks_no_identity():
     rows = requests(*STREAMS)
     fields = summarize_served(cell(), rows, server(rows, **ROUNDS))
     record = CellRecord.of(cell(), imported_from="vllm", **fields)
     assert record_identities(record) == []
+
+
+def test_times_per_token_of_answers_that_were_cut_are_no_contradiction():
+    rows = requests((1, 3, 1), (1, 3, 1))  # each last round committed 3, of which 1 was wanted
+    counts = {"drafts": 4, "drafted": 8, "accepted": 8, "accepted_at": [4, 4]}
+    fields = summarize_served(cell(), rows, server(rows, **counts))
+    assert fields["tau"] == 3.0
+    record = CellRecord.of(cell(), imported_from="vllm", **fields)
+    assert record_identities(record) == []
+    (fault,) = record_identities(record.updated(itl_s=0.5 * record.itl_s))[:1]
+    assert fault.startswith("step times: ")
 
 
 def test_rounds_without_a_draft_are_seen_in_the_chunks():

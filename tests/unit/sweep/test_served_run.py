@@ -284,6 +284,7 @@ def test_arrivals_at_a_rate_need_a_server(servers: Servers, tiny: Path):
     with pytest.raises(SpecbenchError) as problem:
         servers.run("native", drafters=["ngram"], target=str(tiny), request_rates=[1.0])
     assert "need a server" in str(problem.value)
+    assert problem.value.hint == "Change --drafter, --temperature, --request-rate or --backend"
 
 
 @pytest.mark.parametrize(
