@@ -16,15 +16,13 @@ import hashlib
 import json
 import re
 import shlex
-import tomllib
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from specbench import registry
 from specbench.backends.spec import parse_backend
-from specbench.drafters.spec import QUANTIZATION, parse_spec, quantised
+from specbench.drafters.spec import QUANTIZATION, quantised
 from specbench.errors import SpecbenchError
 from specbench.measure.device import DEVICES, DTYPES, SEVERAL_DEVICES
 from specbench.records.served.goodput import parse_limits
@@ -32,9 +30,15 @@ from specbench.records.spec_text import quantised_name
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
 from specbench.sweep.options import (
     FIELD_OPTIONS,
+    a_backend,
+    a_drafter,
     a_list,
+    a_rate,
+    a_setting,
+    a_task,
     by_field,
     plain_text,
+    read_file,
     real_number,
     whole_number,
     wrong,
@@ -44,7 +48,6 @@ from specbench.weights.shapes import is_shape
 
 ATTENTIONS = ("auto", "sdpa", "eager")
 PROMPT_SOURCES = ("auto", "hub", "package", "offline")
-_PROMPT_FILES = {".jsonl", ".json", ".toml", ".txt"}
 _DTYPE_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _LOADING_BACKENDS = ("native", "hf-assisted")
 _LARGEST_SEED = 2**63 - 1
@@ -224,7 +227,7 @@ class SweepConfig(BaseModel):
     @field_validator("request_rates", mode="before")
     @classmethod
     def _request_rates(cls, value: Any) -> list[float] | None:
-        return None if value is None else a_list(value, "request_rates", _rate)
+        return None if value is None else a_list(value, "request_rates", a_rate)
 
     @field_validator("prompts", "repeats", mode="before")
     @classmethod
@@ -266,17 +269,17 @@ class SweepConfig(BaseModel):
     @field_validator("drafters", mode="before")
     @classmethod
     def _drafters(cls, value: Any) -> list[str]:
-        return a_list(value, "drafters", _drafter, split=False)
+        return a_list(value, "drafters", a_drafter, split=False)
 
     @field_validator("backends", mode="before")
     @classmethod
     def _backends(cls, value: Any) -> list[str]:
-        return a_list(value, "backends", _backend, split=False)
+        return a_list(value, "backends", a_backend, split=False)
 
     @field_validator("tasks", mode="before")
     @classmethod
     def _tasks(cls, value: Any) -> list[str]:
-        return a_list(value, "tasks", _task)
+        return a_list(value, "tasks", a_task)
 
     @field_validator("target", mode="before")
     @classmethod
@@ -305,7 +308,7 @@ class SweepConfig(BaseModel):
         if isinstance(value, dict):  # as TOML has it
             return dict(value)
         given: Any = value if isinstance(value, list | tuple) else [value]
-        return dict(_setting(item) for item in given)
+        return dict(a_setting(item) for item in given)
 
     @field_validator("device", mode="before")
     @classmethod
@@ -375,42 +378,6 @@ def build(options: dict[str, Any], file: Path | None = None) -> SweepConfig:
     return SweepConfig(**(by_field(from_file, f"in {file}") | by_field(given, "among the options")))
 
 
-def read_file(file: Path) -> dict[str, Any]:
-    """The keys and values of a sweep's TOML file.
-
-    Raises:
-        SpecbenchError: no such file, or it is not TOML; the message has the line.
-    """
-    try:
-        with file.open("rb") as stream:
-            return tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecbenchError(f"{file} is not valid TOML: {error}") from error
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SpecbenchError(f"cannot read the sweep file {file}: {reason}") from error
-
-
-def _drafter(value: Any) -> str:
-    text = plain_text(value, "drafters")
-    if text == "none":
-        raise SpecbenchError(
-            "--drafter 'none' is not needed", "Every block measures plain decoding first and last"
-        )
-    return parse_spec(text).text
-
-
-def _setting(value: Any) -> tuple[str, Any]:
-    """KEY=VALUE; the value as JSON where it is some, else as text."""
-    key, equals, written = plain_text(value, "chat_template_args").partition("=")
-    if not (equals and key.strip().isidentifier()):
-        raise wrong("chat_template_args", value, "KEY=VALUE, e.g. enable_thinking=false")
-    try:
-        return key.strip(), json.loads(written)
-    except json.JSONDecodeError:
-        return key.strip(), written.strip()
-
-
 def _with_quantised_drafters(values: dict[str, Any]) -> dict[str, Any]:
     """The values with a method for draft models in the SPECs, which are what is recorded.
 
@@ -422,7 +389,7 @@ def _with_quantised_drafters(values: dict[str, Any]) -> dict[str, Any]:
         return values
     check_method(plain_text(method, "drafter_quantization"), "--drafter-quantization")
     asked = values.get("drafters", DEFAULT_SWEEP["drafters"])
-    texts = a_list(asked, "drafters", _drafter, split=False)
+    texts = a_list(asked, "drafters", a_drafter, split=False)
     drafters = [quantised(text, method.strip()) for text in texts]
     if not any(QUANTIZATION in text for text in drafters):
         raise SpecbenchError(
@@ -432,37 +399,8 @@ def _with_quantised_drafters(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "drafters": drafters}
 
 
-def _rate(value: Any) -> float:
-    number = real_number(value, "request_rates", 0.0)
-    if not number:
-        raise wrong("request_rates", value, "requests per second, more than 0")
-    return number
-
-
-def _backend(value: Any) -> str:
-    return parse_backend(plain_text(value, "backends")).text
-
-
 def _served(values: dict[str, Any]) -> bool:
     """Whether a server drafts with whatever it was started with."""
     backends = values.get("backends", ())
     texts = backends if isinstance(backends, list | tuple) else (backends,)
     return any(str(text).startswith("openai:") for text in texts)
-
-
-def _task(value: Any) -> str:
-    name = plain_text(value, "tasks")
-    path = Path(name).expanduser()
-    if path.suffix in _PROMPT_FILES or len(path.parts) > 1:
-        if not path.is_file():
-            raise SpecbenchError(
-                f"no prompt file {name!r}", "Give a .jsonl file or a name from specbench tasks"
-            )
-        return name
-    return _registered("tasks", name)
-
-
-def _registered(kind: registry.Kind, value: Any) -> str:
-    name = plain_text(value, kind)
-    registry.path(kind, name)
-    return name

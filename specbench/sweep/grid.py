@@ -20,7 +20,8 @@ from specbench.drafters.spec import SERVER_KINDS, DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.records.schema import BASELINE_DRAFTER, Block, Cell
 from specbench.records.spec_text import is_synthetic
-from specbench.sweep.config import OPTION_FIELDS, SweepConfig
+from specbench.sweep.config import SweepConfig
+from specbench.sweep.options import OPTION_FIELDS
 from specbench.weights.shapes import is_shape
 from specbench.workloads.load import load_workload
 

@@ -8,12 +8,20 @@ and the value.
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
+from specbench import registry
+from specbench.backends.spec import parse_backend
+from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
+
+_PROMPT_FILES = {".jsonl", ".json", ".toml", ".txt"}
 
 _Item = TypeVar("_Item")
 
@@ -129,3 +137,67 @@ def plain_text(value: Any, field: str) -> str:
 def wrong(field: str, value: Any, expected: str) -> SpecbenchError:
     """That a value can't be used, and what can."""
     return SpecbenchError(f"{FIELD_OPTIONS[field]} {value!r} is not usable", f"Give {expected}")
+
+
+def a_drafter(value: Any) -> str:
+    """A SPEC, checked as far as it can be without weights."""
+    text = plain_text(value, "drafters")
+    if text == "none":
+        raise SpecbenchError(
+            "--drafter 'none' is not needed", "Every block measures plain decoding first and last"
+        )
+    return parse_spec(text).text
+
+
+def a_setting(value: Any) -> tuple[str, Any]:
+    """KEY=VALUE; the value as JSON where it is some, else as text."""
+    key, equals, written = plain_text(value, "chat_template_args").partition("=")
+    if not (equals and key.strip().isidentifier()):
+        raise wrong("chat_template_args", value, "KEY=VALUE, e.g. enable_thinking=false")
+    try:
+        return key.strip(), json.loads(written)
+    except json.JSONDecodeError:
+        return key.strip(), written.strip()
+
+
+def a_rate(value: Any) -> float:
+    """Arrivals per second."""
+    number = real_number(value, "request_rates", 0.0)
+    if not number:
+        raise wrong("request_rates", value, "requests per second, more than 0")
+    return number
+
+
+def a_backend(value: Any) -> str:
+    """An engine."""
+    return parse_backend(plain_text(value, "backends")).text
+
+
+def a_task(value: Any) -> str:
+    """A task's name, or a prompt file that is there."""
+    name = plain_text(value, "tasks")
+    path = Path(name).expanduser()
+    if path.suffix in _PROMPT_FILES or len(path.parts) > 1:
+        if not path.is_file():
+            raise SpecbenchError(
+                f"no prompt file {name!r}", "Give a .jsonl file or a name from specbench tasks"
+            )
+        return name
+    registry.path("tasks", name)
+    return name
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """The keys and values of a sweep's TOML file.
+
+    Raises:
+        SpecbenchError: no such file, or it is not TOML; the message has the line.
+    """
+    try:
+        with file.open("rb") as stream:
+            return tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecbenchError(f"{file} is not valid TOML: {error}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SpecbenchError(f"cannot read the sweep file {file}: {reason}") from error
