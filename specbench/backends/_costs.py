@@ -11,16 +11,31 @@ from specbench.drafters.base import Drafter
 from specbench.models.description import held_bytes
 from specbench.models.sources import SourceCache, SourceSnapshot
 from specbench.models.target import LanguageModel, Prefill
-from specbench.theory.traffic import Traffic
+from specbench.theory.traffic import Experts, Traffic
 
 Costs = dict[str, float | None]
 
 
-def target_costs(traffic: Traffic | None) -> Costs:
-    """Of what is not simply read once per forward; nothing of an architecture that is not known."""
+def target_costs(weight_bytes: float, traffic: Traffic | None, experts: Experts | None) -> Costs:
+    """Of a target's forwards; operations only of an architecture that is known.
+
+    Args:
+        weight_bytes: of all weights, experts included.
+        traffic: None where the architecture is not described.
+        experts: as :func:`specbench.models.description.experts_of` finds them; None: nobody knows
+            how many a forward reads, so what its weights are is not known either.
+    """
     if traffic is None:
-        return {}
+        if experts is None:
+            return {"weight_bytes": None}
+        return {
+            "weight_bytes": weight_bytes,
+            "expert_bytes": experts.num_bytes,
+            "num_experts": experts.count,
+            "active_experts": experts.active,
+        }
     return {
+        "weight_bytes": weight_bytes,
         "expert_bytes": traffic.experts.num_bytes,
         "num_experts": traffic.experts.count,
         "active_experts": traffic.experts.active,

@@ -24,7 +24,7 @@ from specbench.errors import SpecbenchError
 from specbench.measure.clock import clock_for
 from specbench.models.caches import Caches
 from specbench.models.compiling import require_compiler
-from specbench.models.description import held_bytes, traffic_of
+from specbench.models.description import experts_of, held_bytes, traffic_of
 from specbench.models.encoder_decoder import EncoderDecoder, wrapped
 from specbench.models.few_rows import use_fast_order
 from specbench.models.grouped import group_queries
@@ -92,7 +92,7 @@ class NativeBackend(Backend):
         self._prefills: dict[str, Prefill] = {}
         self._warm: set[tuple[str, int, int, bool, int | None]] = set()
         self._ties: TieMeter | None = None
-        self._traffic = traffic_of(loaded.model)
+        self._traffic, self._experts = traffic_of(loaded.model), experts_of(loaded.model)
         self._held_bytes = held_bytes([loaded.model])
 
     def misfit(self, prompt_tokens: int, room: int) -> str | None:
@@ -169,11 +169,10 @@ class NativeBackend(Backend):
         if prefill is not None:
             per_token = prefill.snapshot.num_bytes / prefill.snapshot.keys[0].shape[2]
         return {
-            "weight_bytes": self.target.weight_bytes,
+            **target_costs(self.target.weight_bytes, self._traffic, self._experts),
             "weight_held_bytes": self._held_bytes,
             "kv_bytes_per_token": per_token,
             "kv_written_bytes_per_token": per_token,
-            **target_costs(self._traffic),
             **drafter_costs(drafter, self.target, per_token),
             **source_costs(self._prefills.values(), drafter),
         }

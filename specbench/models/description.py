@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from specbench.models.reading import read_by_forward
 from specbench.theory.architecture import Architecture
 from specbench.theory.layers import Attention, Latent, Layer, Mixture, Mlp, Stored
-from specbench.theory.traffic import Traffic
+from specbench.theory.traffic import NO_EXPERTS, Experts, Traffic
 from specbench.weights.stored import (
     count_weights,
     is_plain,
@@ -25,6 +25,7 @@ from specbench.weights.stored import (
     stored_tensors,
 )
 
+_EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _HEAD_NORMS = {"qwen3", "qwen3_moe"}  # norms of a head's width on queries and keys
 _QUERY_BIASES = {"qwen2", "qwen2_moe"}  # on queries, keys and values, but not on the output
 _LIKE_LLAMA = {"llama", "mistral", "mixtral", "phi3", "gemma", *_HEAD_NORMS, "qwen2"}
@@ -74,12 +75,31 @@ def traffic_of(model: nn.Module) -> Traffic | None:
     described = architecture.traffic()
     if not packed_layers(model):
         return described
-    experts = stored_tensors(*(m for path, m in model.named_modules() if path.endswith(".experts")))
+    experts = _stored_experts(model)
     return replace(
         described,
         weight_bytes=num_bytes(read_by_forward(model), without=experts),
         experts=replace(described.experts, num_bytes=num_bytes(experts)),
     )
+
+
+def experts_of(model: nn.Module) -> Experts | None:
+    """The experts of a loaded module, whether or not its family is told here.
+
+    Returns:
+        None where there are some and the config does not say how many, and to how many a token is
+        sent: then nobody knows what a forward reads.
+    """
+    stored, text = _stored_experts(model), model.config.get_text_config()
+    if not stored:
+        return NO_EXPERTS
+    counts = (getattr(text, name, None) for name in _EXPERT_COUNTS)
+    count, active = next(filter(None, counts), None), getattr(text, "num_experts_per_tok", None)
+    return Experts(num_bytes(stored), count, active) if count and active else None
+
+
+def _stored_experts(model: nn.Module) -> dict[int, Tensor]:
+    return stored_tensors(*(m for path, m in model.named_modules() if path.endswith(".experts")))
 
 
 def held_bytes(modules: Iterable[nn.Module], beyond: nn.Module | None = None) -> int:

@@ -8,8 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from specbench.models.description import architecture_of, held_bytes, traffic_of
+from specbench.backends._costs import target_costs
+from specbench.models import description
+from specbench.models.description import architecture_of, experts_of, held_bytes, traffic_of
 from specbench.models.target import LanguageModel
+from specbench.theory.traffic import Experts
+from tests.families import FAMILIES, tiny
 from tests.tiny import ARCHITECTURES, config, random_model
 
 DESCRIBED = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma")
@@ -142,3 +146,29 @@ def test_bytes_that_are_held_count_what_is_shared_once():
     assert held_bytes([tied]) == 4 * count(tied) + sum(unique.values()) <= 4 * count(tied) + buffers
     assert held_bytes([tied, tied]) == held_bytes([tied])
     assert held_bytes([tied.model, nn.Linear(3, 5, bias=False)], beyond=tied) == 4 * 15
+
+
+@pytest.mark.parametrize("kind", ["olmoe", "granitemoe", "gpt_oss", "mixtral", "deepseek_v3"])
+def test_experts_are_found_in_families_that_are_not_described(kind: str):
+    target = tiny(next(family for family in FAMILIES if family.kind == kind))
+    experts = experts_of(target.model)
+    own = [weight for name, weight in target.model.named_parameters() if ".experts." in name]
+    assert experts == Experts(4 * sum(weight.numel() for weight in own), 4, 2)
+    assert 0 < experts.num_bytes < target.weight_bytes
+
+
+def test_a_dense_model_has_no_experts_and_an_unknown_mixture_none_that_could_be_counted(
+    monkeypatch,
+):
+    assert experts_of(random_model("llama")) == Experts()
+    model = module("qwen3_moe", **MIXTURE)
+    monkeypatch.setattr(description, "_EXPERT_COUNTS", ("experts_by_another_name",))
+    assert experts_of(model) is None
+
+
+def test_what_a_forward_of_an_undescribed_mixture_reads():
+    found = target_costs(1000.0, None, Experts(800, 8, 2))
+    assert (found["weight_bytes"], found["expert_bytes"]) == (1000.0, 800)
+    assert (found["num_experts"], found["active_experts"]) == (8, 2)
+    assert target_costs(1000.0, None, None) == {"weight_bytes": None}
+    assert target_costs(1000.0, None, Experts())["expert_bytes"] == 0
