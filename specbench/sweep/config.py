@@ -15,13 +15,11 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import math
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
@@ -31,6 +29,7 @@ from specbench.drafters.spec import QUANTIZATION, parse_spec, quantised
 from specbench.errors import SpecbenchError
 from specbench.records.spec_text import quantised_name
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
+from specbench.sweep.values import FIELD_OPTIONS, OPTION_FIELDS, as_text, listed, real, whole, wrong
 from specbench.weights.methods import check_method
 from specbench.weights.shapes import is_shape
 
@@ -42,41 +41,6 @@ _DTYPE_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _LOADING_BACKENDS = ("native", "hf-assisted")
 _LARGEST_SEED = 2**63 - 1
 
-OPTION_FIELDS = {
-    "target": "target",
-    "drafter": "drafters",
-    "target-quantization": "target_quantization",
-    "drafter-quantization": "drafter_quantization",
-    "gamma": "gammas",
-    "temperature": "temperatures",
-    "top-k": "top_k",
-    "top-p": "top_p",
-    "batch-size": "batch_sizes",
-    "request-rate": "request_rates",
-    "context-length": "context_lengths",
-    "task": "tasks",
-    "prompts": "prompts",
-    "max-new-tokens": "max_new_tokens",
-    "repeats": "repeats",
-    "backend": "backends",
-    "engine-python": "engine_python",
-    "engine-args": "engine_args",
-    "device": "device",
-    "dtype": "dtype",
-    "attention": "attention",
-    "threads": "threads",
-    "cuda-graph": "cuda_graph",
-    "compile": "compile",
-    "seed": "seed",
-    "ignore-eos": "ignore_eos",
-    "prompt-source": "prompt_source",
-    "out": "out",
-    "resume": "resume",
-    "retry-failed": "retry_failed",
-}
-"""Option (and TOML key) -> field of :class:`SweepConfig`."""
-
-_FIELD_OPTIONS = {field: f"--{option}" for option, field in OPTION_FIELDS.items()}
 _NOT_MEASUREMENT = {"drafter_quantization", "engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
     **{"cuda_graph": True, "compile": False, "context_lengths": None},
@@ -84,8 +48,6 @@ _CAME_LATER: dict[str, Any] = {
     "target_quantization": None,
 }
 """Fields and their defaults, which older versions did not have."""
-
-_Item = TypeVar("_Item")
 
 
 class SweepConfig(BaseModel):
@@ -210,108 +172,108 @@ class SweepConfig(BaseModel):
     def _counts(cls, value: Any, info: Any) -> list[int] | None:
         if value is None and info.field_name == "context_lengths":
             return None
-        return _listed(value, info.field_name, lambda item: _whole(item, info.field_name, 1))
+        return listed(value, info.field_name, lambda item: whole(item, info.field_name, 1))
 
     @field_validator("temperatures", mode="before")
     @classmethod
     def _temperatures(cls, value: Any, info: Any) -> list[float]:
-        return _listed(value, info.field_name, lambda item: _real(item, info.field_name, 0.0))
+        return listed(value, info.field_name, lambda item: real(item, info.field_name, 0.0))
 
     @field_validator("request_rates", mode="before")
     @classmethod
     def _request_rates(cls, value: Any) -> list[float] | None:
-        return None if value is None else _listed(value, "request_rates", _rate)
+        return None if value is None else listed(value, "request_rates", _rate)
 
     @field_validator("prompts", "repeats", mode="before")
     @classmethod
     def _count(cls, value: Any, info: Any) -> int:
-        return _whole(value, info.field_name, 1)
+        return whole(value, info.field_name, 1)
 
     @field_validator("max_new_tokens", mode="before")
     @classmethod
     def _max_new_tokens(cls, value: Any) -> int:
         note = "the first one comes with the prompt, before there is anything to measure"
-        return _whole(value, "max_new_tokens", 2, note)
+        return whole(value, "max_new_tokens", 2, note)
 
     @field_validator("top_k", mode="before")
     @classmethod
     def _top_k(cls, value: Any) -> int:
-        return _whole(value, "top_k", 0, "0 keeps every token")
+        return whole(value, "top_k", 0, "0 keeps every token")
 
     @field_validator("top_p", mode="before")
     @classmethod
     def _top_p(cls, value: Any) -> float:
-        number = _real(value, "top_p", 0.0)
+        number = real(value, "top_p", 0.0)
         if not 0.0 < number <= 1.0:
-            raise _wrong("top_p", value, "a number above 0 and up to 1; 1 keeps every token")
+            raise wrong("top_p", value, "a number above 0 and up to 1; 1 keeps every token")
         return number
 
     @field_validator("seed", mode="before")
     @classmethod
     def _seed(cls, value: Any) -> int:
-        number = _whole(value, "seed", 0)
+        number = whole(value, "seed", 0)
         if number > _LARGEST_SEED:
-            raise _wrong("seed", value, "a whole number below 2^63")
+            raise wrong("seed", value, "a whole number below 2^63")
         return number
 
     @field_validator("threads", mode="before")
     @classmethod
     def _threads(cls, value: Any) -> int | None:
-        return None if value is None else _whole(value, "threads", 1)
+        return None if value is None else whole(value, "threads", 1)
 
     @field_validator("drafters", mode="before")
     @classmethod
     def _drafters(cls, value: Any) -> list[str]:
-        return _listed(value, "drafters", _drafter, split=False)
+        return listed(value, "drafters", _drafter, split=False)
 
     @field_validator("backends", mode="before")
     @classmethod
     def _backends(cls, value: Any) -> list[str]:
-        return _listed(value, "backends", _backend, split=False)
+        return listed(value, "backends", _backend, split=False)
 
     @field_validator("tasks", mode="before")
     @classmethod
     def _tasks(cls, value: Any) -> list[str]:
-        return _listed(value, "tasks", _task)
+        return listed(value, "tasks", _task)
 
     @field_validator("target", mode="before")
     @classmethod
     def _target(cls, value: Any) -> str | None:
-        return None if value is None else _text(value, "target")
+        return None if value is None else as_text(value, "target")
 
     @field_validator("target_quantization", "drafter_quantization", mode="before")
     @classmethod
     def _quantization(cls, value: Any, info: Any) -> str | None:
         name = info.field_name
-        return None if value is None else check_method(_text(value, name), _FIELD_OPTIONS[name])
+        return None if value is None else check_method(as_text(value, name), FIELD_OPTIONS[name])
 
     @field_validator("dtype", "attention", "prompt_source", mode="before")
     @classmethod
     def _choice(cls, value: Any, info: Any) -> str:
         choices = {"dtype": DTYPES, "attention": ATTENTIONS, "prompt_source": PROMPT_SOURCES}
-        text = _text(value, info.field_name)
+        text = as_text(value, info.field_name)
         text = _DTYPE_ALIASES.get(text, text)
         if text not in choices[info.field_name]:
-            raise _wrong(info.field_name, value, "one of " + ", ".join(choices[info.field_name]))
+            raise wrong(info.field_name, value, "one of " + ", ".join(choices[info.field_name]))
         return text
 
     @field_validator("device", mode="before")
     @classmethod
     def _device(cls, value: Any) -> str:
-        text = _text(value, "device")
+        text = as_text(value, "device")
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
-            raise _wrong("device", value, "auto, cpu, cuda or cuda:N")
+            raise wrong("device", value, "auto, cpu, cuda or cuda:N")
         return text
 
     @field_validator("out", mode="before")
     @classmethod
     def _out(cls, value: Any) -> Path | None:
-        return None if value is None else Path(_text(str(value), "out")).expanduser()
+        return None if value is None else Path(as_text(str(value), "out")).expanduser()
 
     @field_validator("engine_python", mode="before")
     @classmethod
     def _engine_python(cls, value: Any) -> str | None:
-        return None if value is None else str(Path(_text(value, "engine_python")).expanduser())
+        return None if value is None else str(Path(as_text(value, "engine_python")).expanduser())
 
     @field_validator("engine_args", mode="before")
     @classmethod
@@ -319,15 +281,15 @@ class SweepConfig(BaseModel):
         if value is None:
             return None
         try:
-            return shlex.join(shlex.split(_text(value, "engine_args")))
+            return shlex.join(shlex.split(as_text(value, "engine_args")))
         except ValueError as error:  # a quote that is not closed
-            raise _wrong("engine_args", value, f"words as in a shell ({error})") from None
+            raise wrong("engine_args", value, f"words as in a shell ({error})") from None
 
     @field_validator("ignore_eos", "cuda_graph", "compile", "resume", "retry_failed", mode="before")
     @classmethod
     def _switch(cls, value: Any, info: Any) -> bool:
         if not isinstance(value, bool):
-            raise _wrong(info.field_name, value, "true or false")
+            raise wrong(info.field_name, value, "true or false")
         return value
 
 
@@ -378,54 +340,8 @@ def _fields(values: dict[str, Any], where: str) -> dict[str, Any]:
     return fields
 
 
-def _listed(
-    value: Any, field: str, convert: Callable[[Any], _Item], *, split: bool = True
-) -> list[_Item]:
-    """A list without duplicates from one value, a list, or (``split``) text with commas."""
-    items: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
-    flat: list[Any] = []
-    for item in items:
-        parts = item.split(",") if split and isinstance(item, str) else [item]
-        if len(parts) > 1 and not all(part.strip() for part in parts):
-            raise SpecbenchError(
-                f"{_FIELD_OPTIONS[field]} {item!r} has nothing between two commas or at an end",
-                "Give values with one comma between them",
-            )
-        flat += [part.strip() if isinstance(part, str) else part for part in parts]
-    if not flat:
-        raise SpecbenchError(f"{_FIELD_OPTIONS[field]} is an empty list", "Give at least one value")
-    return list(dict.fromkeys(convert(item) for item in flat))
-
-
-def _whole(value: Any, field: str, least: int, note: str = "") -> int:
-    expected = f"a whole number, {least} or more" + (f"; {note}" if note else "")
-    number = value
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}", value.strip()):
-        number = int(value)
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise _wrong(field, value, expected)
-    return number
-
-
-def _real(value: Any, field: str, least: float) -> float:
-    expected = f"a number, {least:g} or more"
-    try:
-        number = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        raise _wrong(field, value, expected) from None
-    if not math.isfinite(number) or number < least:
-        raise _wrong(field, value, expected)
-    return number + 0.0  # -0.0 becomes 0.0
-
-
-def _text(value: Any, field: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise _wrong(field, value, "a text that is not empty")
-    return value.strip()
-
-
 def _drafter(value: Any) -> str:
-    text = _text(value, "drafters")
+    text = as_text(value, "drafters")
     if text == "none":
         raise SpecbenchError(
             "--drafter 'none' is not needed", "Every block measures plain decoding first and last"
@@ -442,9 +358,9 @@ def _with_quantised_drafters(values: dict[str, Any]) -> dict[str, Any]:
     method = values.get("drafter_quantization")
     if method is None:
         return values
-    check_method(_text(method, "drafter_quantization"), "--drafter-quantization")
+    check_method(as_text(method, "drafter_quantization"), "--drafter-quantization")
     asked = values.get("drafters", DEFAULT_SWEEP["drafters"])
-    texts = _listed(asked, "drafters", _drafter, split=False)
+    texts = listed(asked, "drafters", _drafter, split=False)
     drafters = [quantised(text, method.strip()) for text in texts]
     if not any(QUANTIZATION in text for text in drafters):
         raise SpecbenchError(
@@ -455,14 +371,14 @@ def _with_quantised_drafters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate(value: Any) -> float:
-    number = _real(value, "request_rates", 0.0)
+    number = real(value, "request_rates", 0.0)
     if not number:
-        raise _wrong("request_rates", value, "requests per second, more than 0")
+        raise wrong("request_rates", value, "requests per second, more than 0")
     return number
 
 
 def _backend(value: Any) -> str:
-    return parse_backend(_text(value, "backends")).text
+    return parse_backend(as_text(value, "backends")).text
 
 
 def _served(values: dict[str, Any]) -> bool:
@@ -473,7 +389,7 @@ def _served(values: dict[str, Any]) -> bool:
 
 
 def _task(value: Any) -> str:
-    name = _text(value, "tasks")
+    name = as_text(value, "tasks")
     path = Path(name).expanduser()
     if path.suffix in _PROMPT_FILES or len(path.parts) > 1:
         if not path.is_file():
@@ -485,10 +401,6 @@ def _task(value: Any) -> str:
 
 
 def _registered(kind: registry.Kind, value: Any) -> str:
-    name = _text(value, kind)
+    name = as_text(value, kind)
     registry.path(kind, name)
     return name
-
-
-def _wrong(field: str, value: Any, expected: str) -> SpecbenchError:
-    return SpecbenchError(f"{_FIELD_OPTIONS[field]} {value!r} is not usable", f"Give {expected}")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from specbench.cli import run as run_module
-from specbench.sweep.config import OPTION_FIELDS, SweepConfig
+from specbench.sweep.config import SweepConfig
+from specbench.sweep.values import OPTION_FIELDS
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from specbench.errors import SpecbenchError
-from specbench.sweep.config import OPTION_FIELDS, SweepConfig, build
+from specbench.sweep.config import SweepConfig, build
 from specbench.sweep.defaults import DEFAULT_SWEEP
+from specbench.sweep.values import OPTION_FIELDS
 
 
 def test_no_option_is_the_main_job():
