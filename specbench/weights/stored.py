@@ -54,10 +54,10 @@ def count_weights(model: nn.Module) -> int:
 
 
 def is_plain(weight: Any) -> bool:
-    """Whether this is an ordinary matrix or vector of floating-point numbers."""
-    if type(weight) not in (Tensor, nn.Parameter):
-        return False
-    return weight.is_floating_point() and weight.element_size() >= _PLAIN_BYTES
+    """Whether a matrix or vector is stored as ordinary floating-point numbers, and nothing else."""
+    return isinstance(weight, Tensor) and all(
+        part.is_floating_point() and part.element_size() >= _PLAIN_BYTES for part in _plain(weight)
+    )
 
 
 def is_packed(module: nn.Module) -> bool:

@@ -143,7 +143,7 @@ def recommend(run: RunFit, max_gamma: int | None = None) -> Answer:
         tuple(_of_drafter(group, field, max_gamma) for group in groups),
         decide(field),
         found,
-        tuple(lines(schedule, run.target) for schedule in found),
+        tuple(lines(schedule, run.target, run.quantization) for schedule in found),
         tuple(notes),
     )
 

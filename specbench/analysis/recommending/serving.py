@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specbench.analysis.recommending.schedule import Schedule
@@ -59,18 +60,32 @@ class Spec:
         return self.options.get("gamma") == "auto"
 
 
-def lines(schedule: Schedule, target: str) -> tuple[Line, ...]:
+def lines(schedule: Schedule, target: str, quantization: str | None = None) -> tuple[Line, ...]:
     """One per engine; none where no drafter is shown to pay.
 
     Args:
         schedule: with a drafter.
         target: what is served, as the engines are to be told.
+        quantization: the method that it was quantised by when it was measured.
     """
     if schedule.served is None:
         return ()
     spec = Spec.of(schedule.drafter)
     made = [_vllm(schedule, spec, target), _sglang(schedule, spec, target)]
-    return (*made, _hugging_face(schedule, spec))
+    notes = _quantised_notes({"target": quantization, "drafter": spec.options.get("quantization")})
+    return tuple(
+        replace(line, notes=line.notes + notes) if line.text else line
+        for line in (*made, _hugging_face(schedule, spec))
+    )
+
+
+def _quantised_notes(methods: Mapping[str, str | None]) -> tuple[str, ...]:
+    """What a line leaves out of how models were measured."""
+    return tuple(
+        f"the {role} was measured as {method}: quantise it there too, else α may be another"
+        for role, method in methods.items()
+        if method is not None
+    )
 
 
 def _vllm(schedule: Schedule, spec: Spec, target: str) -> Line:

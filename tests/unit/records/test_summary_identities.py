@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from specbench.records.identities import identities
-from specbench.records.schema import CellRecord
+from specbench.records.schema import CellKey, CellRecord
 from specbench.records.summary import summarize
-from specbench.records.summary_identities import record_identities
+from specbench.records.summary_identities import drafts_itself, record_identities
 from tests.unit.records import samples
 
 
@@ -132,3 +132,19 @@ def test_rounds_that_accept_everything_are_suspect(rejected: int, suspect: bool)
     assert bool(found) == suspect, found
     assert all(text.startswith("positions: ") for text in found)
     assert identities(samples.cell(drafter="synthetic:1.0"), rounds, requests) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter", "same"),
+    [
+        ("org/M", "model:org/M", True),
+        ("org/M, int8", "model:org/M", False),
+        ("org/M", "model:org/M,quantization=int8", False),
+        ("org/M, int8", "model:org/M,quantization=int8", True),
+        ("org/M, int8", "model:org/M,tree=8,quantization=int4", False),
+        ("org/M, int8", "early-exit:3", True),
+    ],
+)
+def test_a_model_is_itself_only_if_it_is_quantised_alike(target: str, drafter: str, same: bool):
+    cell = CellKey(target=target, drafter=drafter, gamma=1, temperature=0, batch_size=1, task="x")
+    assert drafts_itself(cell) is same

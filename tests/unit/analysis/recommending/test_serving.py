@@ -14,11 +14,14 @@ HEAD = "org/EAGLE-head"
 
 
 def serving(
-    drafter: str, ranges: tuple[Range, ...] = (Range(1, 1, 4),), temperature: float = 0.0
+    drafter: str,
+    ranges: tuple[Range, ...] = (Range(1, 1, 4),),
+    temperature: float = 0.0,
+    quantization: str | None = None,
 ) -> dict[str, Line]:
     load: Any = SimpleNamespace(temperature=temperature)
     served: Any = SimpleNamespace(drafter=drafter)
-    made = lines(Schedule(load, served, ranges, None, {}), "org/Target")
+    made = lines(Schedule(load, served, ranges, None, {}), "org/Target", quantization)
     return {line.engine: line for line in made}
 
 
@@ -45,6 +48,16 @@ def test_prompt_lookup() -> None:
     recent = serving("ngram")
     for engine in ("vLLM", "Hugging Face"):
         assert any("match=first" in note for note in recent[engine].notes)
+
+
+def test_what_was_quantised_is_said_beside_every_line() -> None:
+    target = "the target was measured as int8: quantise it there too, else α may be another"
+    plain = serving("model:org/Small")
+    both = serving("model:org/Small,quantization=int4", quantization="int8")
+    for engine, line in both.items():
+        assert line.text == plain[engine].text
+        assert line.notes[-2:] == (target, target.replace("target", "drafter").replace("8", "4"))
+    assert not any("quantise" in note for line in plain.values() for note in line.notes)
 
 
 def test_a_draft_model() -> None:
