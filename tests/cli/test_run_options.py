@@ -30,13 +30,12 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
     prompts.write_text('{"prompt": "hello"}\n')
     line = (
         "--target Qwen/Qwen3-0.6B --drafter ngram,max=3 --drafter model:small --gamma 1,2 "
-        "--target-quantization int8 --drafter-quantization int4 "
         "--gamma 8 --temperature 0,0.7 --top-k 40 --top-p 0.9 --batch-size 1,4 --prompts 12 "
         "--max-new-tokens 64 --request-rate 2,4.5 --context-length 512,64 --repeats 2 "
         "--backend native --backend vllm --engine-python ~/vllm/bin/python "
         "--engine-args=--enforce-eager --goodput ttft:500,tpot:50.0 "
         "--device cpu --dtype bf16 --attention eager --threads 2 "
-        "--no-cuda-graph --compile --seed 7 --ignore-eos --share-prefix --prompt-source offline "
+        "--no-cuda-graph --compile --seed 7 --ignore-eos --prompt-source offline "
         "--chat-template-arg enable_thinking=false "
         f"--out runs/x --resume --retry-failed --task code,{prompts}"
     )
@@ -44,9 +43,9 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
     assert (result.code, result.err) == (0, "")
     assert asked[0].model_dump() == {
         "target": "Qwen/Qwen3-0.6B",
-        "drafters": ["ngram,max=3", "model:small,quantization=int4"],
-        "target_quantization": "int8",
-        "drafter_quantization": "int4",
+        "drafters": ["ngram,max=3", "model:small"],
+        "target_quantization": None,
+        "drafter_quantization": None,
         "gammas": [1, 2, 8],
         "temperatures": [0.0, 0.7],
         "top_k": 40,
@@ -70,7 +69,7 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "compile": True,
         "seed": 7,
         "ignore_eos": True,
-        "share_prefix": True,
+        "share_prefix": False,
         "prompt_source": "offline",
         "chat_template_args": {"enable_thinking": False},
         "out": Path("runs/x"),
@@ -78,6 +77,15 @@ def test_every_option_reaches_the_sweep(specbench, asked, tmp_path: Path):
         "retry_failed": True,
         "served_as": None,  # what a server calls its model, never an option
     }
+
+
+def test_options_of_the_own_engine_reach_the_sweep(specbench, asked):
+    line = "--target a/b --drafter model:small --share-prefix"
+    line += " --target-quantization int8 --drafter-quantization int4"
+    assert specbench("run", *line.split()).code == 0
+    assert asked[0].drafters == ["model:small,quantization=int4"]
+    assert (asked[0].target_quantization, asked[0].drafter_quantization) == ("int8", "int4")
+    assert asked[0].share_prefix is True
 
 
 def test_a_file_gives_options_and_the_command_line_wins(specbench, asked, tmp_path: Path):

@@ -290,6 +290,6 @@ def test_nothing_is_traced_or_trained_on_random_weights(
 ) -> None:
     target = f"--target shape:{home}/tiny"
     traced = f"alpha {target} --task {home}/mine.jsonl --drafter ngram --out {tmp_path}/x"
-    assert "accepted by chance" in specbench(*traced.split()).error_line
+    assert "no drafter's alpha can be told" in specbench(*traced.split()).error_line
     trained = f"train-drafter {target} --kind eagle --out {tmp_path}/y"
     assert "random weights" in specbench(*trained.split()).error_line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -177,8 +177,11 @@ def test_what_captures_where():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_capturing, "CudaGraphs", Graphs)
 
-        def by_of(device: torch.device, **options: bool) -> Any:
-            target = SimpleNamespace(name="tiny", device=device, has_encoder=False)
+        def by_of(
+            device: torch.device, devices: Sequence[torch.device] = (), **options: bool
+        ) -> Any:
+            places = {"device": device, "devices": devices or [device]}
+            target = SimpleNamespace(name="tiny", has_encoder=False, **places)
             found = _capturing.capturing_for(target, EngineOptions(None, **options), SILENT)
             return found and type(found.by)
 
@@ -186,6 +189,7 @@ def test_what_captures_where():
         assert by_of(cpu, compile=True) is Rerun
         assert by_of(cuda) is Graphs
         assert by_of(cuda, compile=True) is Graphs
+        assert by_of(cuda, [cpu, cuda]) is None, "graphs are of one device"
         assert by_of(cuda, cuda_graph=False) is None
         assert by_of(cuda, cuda_graph=False, compile=True) is Rerun
 
