@@ -36,6 +36,7 @@ from specbench.records.schema import Cell
 from specbench.records.traces import TracedText
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.loading import load_causal_lm
+from specbench.weights.placement import Placement
 from specbench.weights.progress import Progress
 from specbench.workloads.template import template_of
 
@@ -233,6 +234,8 @@ class NativeBackend(Backend):
         quantization: str | None = None,
     ) -> LanguageModel:
         """A draft model, in the target's dtype and on its device if others are not asked for."""
+        if device is not None:
+            Placement.of(device, f"drafter {name}: device={device}")
         loaded = load_causal_lm(
             name,
             dtype=dtype or str(self.target.dtype).removeprefix("torch."),

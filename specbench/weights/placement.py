@@ -28,13 +28,21 @@ class Placement:
     devices: tuple[torch.device, ...]
 
     @classmethod
-    def of(cls, text: str) -> Placement:
+    def of(cls, text: str, asked: str = "") -> Placement:
         """From ``auto``, ``cpu``, ``cuda``, ``cuda:N``, or several ``cuda:N`` with commas.
+
+        Args:
+            asked: what it was asked for with, to begin messages; nothing for ``--device``.
 
         Raises:
             SpecbenchError: one of them is not there, or is named twice.
         """
-        names = [resolve(name) for name in text.split(",")]
+        try:
+            names = [resolve(name) for name in text.split(",")]
+        except SpecbenchError as error:
+            if not asked:
+                raise
+            raise SpecbenchError(f"{asked}: {error.message}", "Leave device= out") from error
         if len(set(names)) < len(names):
             raise SpecbenchError(f"--device {text!r} names a device twice", "Name each once")
         return cls(tuple(map(torch.device, names)))

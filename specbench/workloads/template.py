@@ -26,6 +26,8 @@ _TALK = [
     {"role": "assistant", "content": _ANSWER},
     {"role": "user", "content": _QUESTION},
 ]
+_TAKEN = ("messages", "add_generation_prompt", "bos_token", "eos_token", "tools")
+"""Variables of a template that are not the user's to set."""
 _THINKS, _THOUGHT = "<think>", "</think>"
 
 
@@ -100,6 +102,10 @@ def require_settings(tokenizer: Any, settings: Settings) -> None:
     """
     source = str(getattr(tokenizer, "chat_template", None) or "")
     for name in settings:
+        if name in _TAKEN:
+            raise SpecbenchError(
+                f"--chat-template-arg {name}: that is the conversation's to say", "Leave it out"
+            )
         if name not in source:
             lacks = "knows no such variable" if source else "does not exist"
             raise SpecbenchError(

@@ -104,6 +104,26 @@ def test_texts_that_part_are_counted_and_the_target_is_asked_why(
     assert texts_of(judged)[0.0, 0]["verdict"] == "identical"
 
 
+@pytest.mark.parametrize(
+    ("fact", "value"), [("sha256", "0" * 64), ("quantization", {"method": "int8"})]
+)
+def test_texts_of_other_weights_are_not_compared(
+    specbench: Command, run: Path, altered: Path, fact: str, value: object
+):
+    file = altered / "manifest.json"
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    manifest["target"][fact] = value
+    file.write_text(json.dumps(manifest), encoding="utf-8")
+    words = ("compare", str(run), str(altered), "--backend-a", "native", "--backend-b", "native")
+    result = specbench(*words, "--judge", "--format", "json")
+    text = texts_of(result)[0.0, 2]
+    assert text["verdict"] is None
+    assert "other weights" in str(text["why_not"])
+    assert "DIVERGED" not in result.out + result.err
+    if fact == "quantization":
+        assert "another quantization of the target: none in" in result.err
+
+
 def test_the_target_is_not_loaded_where_no_text_parts(
     specbench: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -73,6 +73,8 @@ def compare_texts(
     """
     if cells_a[0].temperature > 0:
         return Texts(cells_a, why_not="above temperature 0 texts differ rightly")
+    if _other_weights(a, b):
+        return Texts(cells_a, why_not="the targets have other weights, whose texts differ rightly")
     sides = []
     for run, cells in ((a, cells_a), (b, cells_b)):
         answers = _answers(run, cells[0])
@@ -86,6 +88,15 @@ def compare_texts(
     parted = [name for name in shared if not mine[name].is_of(theirs[name])]
     pairs = tuple(Pair(name, mine[name].ids, theirs[name].ids) for name in parted)
     return Texts(cells_a, len(shared), pairs)
+
+
+def _other_weights(a: Run, b: Run) -> bool:
+    """Whether both targets are known and are not one: other files, or quantised otherwise."""
+    one, other = a.manifest.target, b.manifest.target
+    hashes = {one.get("sha256"), other.get("sha256")} - {None}
+    served = a.manifest.servers or b.manifest.servers  # a server says nothing of its weights
+    quantised = not served and one.get("quantization") != other.get("quantization")
+    return len(hashes) > 1 or quantised
 
 
 def _answers(run: Run, cell: CellRecord) -> dict[str, Answer]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from specbench.analysis.pooling import Raw
 from specbench.analysis.shown.names import some
 from specbench.records.reading import Run
+from specbench.records.schema import Manifest
 from specbench.records.steps import integers, values
 
 _OTHER_LENGTH = 0.1
@@ -70,7 +71,7 @@ def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
     facts: dict[str, Any] = {
         "target": manifest.target.get("name"),
         "dtype": manifest.target.get("dtype"),
-        "quantization of the target": manifest.target_quantization,
+        "quantization of the target": _quantization(manifest),
         "attention": manifest.target.get("attention"),
         "backend": ", ".join(backends) or None,
         "server": _servers(manifest.servers.values()),
@@ -89,6 +90,11 @@ def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
     facts |= {f"sha256 of {name}": found.get("sha256") for name, found in weights.items()}
     facts |= {f"version of {name}": version for name, version in manifest.packages.items()}
     return {name: None if value is None else str(value) for name, value in facts.items()}
+
+
+def _quantization(manifest: Manifest) -> str | None:
+    """The method, or that there was none; a server says nothing of it."""
+    return manifest.target_quantization or (None if manifest.servers else "none")
 
 
 def _servers(servers: Iterable[Mapping[str, Any]]) -> str | None:

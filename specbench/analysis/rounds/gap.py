@@ -50,6 +50,9 @@ TERMS: Mapping[str, str] = {
 }
 """The terms in their order, as people read them."""
 
+_CHEAPER = "v < 1"
+"""What the term of verification is called where it is cheaper than a plain step."""
+
 _RIGHT = 0.005  # an error of less than half a percent is none
 
 
@@ -127,7 +130,9 @@ def mean_gap(gaps: Sequence[Gap]) -> MeanGap:
         return MeanGap("right", "", error)
     way = 1.0 if total > 0.0 else -1.0
     largest = max(means, key=lambda name: way * means[name])
-    return MeanGap("optimistic" if error > 0 else "pessimistic", TERMS[largest], error)
+    if error > 0:
+        return MeanGap("optimistic", TERMS[largest], error)
+    return MeanGap("pessimistic", _CHEAPER if largest == "verify" else TERMS[largest], error)
 
 
 def told_together(found: Sequence[MeanGap]) -> str:

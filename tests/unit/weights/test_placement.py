@@ -50,6 +50,12 @@ def test_devices_that_are_not_there_or_named_twice(text: str, says: str) -> None
         Placement.of(text)
 
 
+def test_who_asked_for_a_device_is_named() -> None:
+    with pytest.raises(SpecbenchError, match=r"^drafter small: device=cuda:7: ") as caught:
+        Placement.of("cuda:7", "drafter small: device=cuda:7")
+    assert caught.value.hint == "Leave device= out"
+
+
 @pytest.mark.usefixtures("two_gpus")
 def test_what_cannot_be_spread_is_refused_by_name() -> None:
     with pytest.raises(SpecbenchError, match="can't be spread over 2 devices"):

@@ -95,5 +95,7 @@ def test_settings_reach_the_prompt_and_those_that_change_nothing_are_refused():
     assert shown.endswith("<|assistant|><think></think>")
     with pytest.raises(SpecbenchError, match=r"thinking_off: .* no such"):
         require_settings(fast, {"thinking_off": True})
+    with pytest.raises(SpecbenchError, match="messages: that is the conversation's"):
+        require_settings(fast, {"messages": 1})
     with pytest.raises(SpecbenchError, match="does not exist"):
         require_settings(tokenizer(), settings)

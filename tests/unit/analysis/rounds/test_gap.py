@@ -96,6 +96,8 @@ def test_the_sentence_names_the_error_and_what_most_of_it_is() -> None:
     fast = Gap({**nothing, "acceptance": 0.2, "other": -0.1})
     assert "pessimistic by 10%" in gap_sentence([fast])
     assert "α not i.i.d." in gap_sentence([fast])
+    cheap = Gap({**nothing, "verify": 0.2, "other": -0.1})
+    assert gap_sentence([cheap]).endswith("pessimistic by 10%, the largest term is v < 1.")
     assert gap_sentence([Gap(nothing)]) == "Averaged over γ the closed form is right."
 
 
