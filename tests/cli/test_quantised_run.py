@@ -101,7 +101,7 @@ def test_compare_names_the_difference(specbench, here: Path):
         assert run(specbench, f"{words} --drafter ngram", out).code == 0
     result = specbench("compare", "one", "other")
     said = " ".join((result.out + result.err).split())
-    assert "another quantization of the target: not known in one, int8 in other" in said
+    assert "another quantization of the target: none in one, int8 in other" in said
 
 
 @needs("torchao")

@@ -15,6 +15,7 @@ from specbench.records.reading import Run
 from specbench.records.schema import Manifest
 from specbench.records.steps import integers, values
 
+_QUANTIZATION = "quantization of the target"
 _OTHER_LENGTH = 0.1
 """Mean output lengths that differ by this share are worth a note; samples differ by some."""
 
@@ -33,6 +34,8 @@ def run_differences(a: Run, b: Run) -> list[str]:
     drafters = sorted({cell.drafter for cell in a.cells} & {cell.drafter for cell in b.cells})
     left, right = _facts(a, drafters), _facts(b, drafters)
     names = [name for name in dict.fromkeys([*left, *right]) if left.get(name) != right.get(name)]
+    if None in (left[_QUANTIZATION], right[_QUANTIZATION]) and _QUANTIZATION in names:
+        names.remove(_QUANTIZATION)  # what a server does not tell is no difference
     return [
         f"another {name}: {_shown(left.get(name))} in {a.path}, "
         f"{_shown(right.get(name))} in {b.path}"
@@ -71,7 +74,7 @@ def _facts(run: Run, drafters: Iterable[str]) -> dict[str, str | None]:
     facts: dict[str, Any] = {
         "target": manifest.target.get("name"),
         "dtype": manifest.target.get("dtype"),
-        "quantization of the target": _quantization(manifest),
+        _QUANTIZATION: _quantization(manifest),
         "attention": manifest.target.get("attention"),
         "backend": ", ".join(backends) or None,
         "server": _servers(manifest.servers.values()),
