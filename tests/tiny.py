@@ -76,6 +76,7 @@ def config(kind: str, **changes: Any) -> Any:
     return CONFIG_MAPPING[kind](**sizes)
 
 
+@torch.inference_mode(False)  # whoever asks first: weights are to be trained on as well
 def random_model(kind: str, *, seed: int = 0, spread: float = 1.5, **changes: Any) -> nn.Module:
     """A transformers causal LM with seeded weights, float32, in eval mode.
 

@@ -64,7 +64,7 @@ def check(text: str) -> None:
         ("ngram,min=4", ["min=4", "max=3"]),
         ("ngram,match=last", ["match=last", "recent or first"]),
         ("model:", ["'model:'", "NAME"]),
-        ("model:A,quick=1", ["'quick'", "gamma, topk, tree"]),
+        ("model:A,quick=1", ["'quick'", "quantization, topk, tree"]),
         ("model:A,tree=9999999", ["9999999", "beyond 1024"]),
         ("model:A,tree=0", ["tree=0", "Write for example model:A,tree=16"]),
         ("model:A,gamma=auto,c=nan", ["c=nan", "model:A,gamma=auto,c=0.1"]),
