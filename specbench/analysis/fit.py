@@ -42,7 +42,7 @@ from specbench.analysis.rounds.gap import Gap, decompose
 from specbench.analysis.rounds.model import MeasuredRounds, RoundModel, expected_tokens, model_of
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
-from specbench.records.spec_text import is_synthetic
+from specbench.records.spec_text import is_synthetic, quantised_name
 from specbench.records.steps import Columns, integers
 from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
@@ -80,6 +80,8 @@ def fit_run(run: Run) -> RunFit:
     notes = (*wrong.sentences, *run_notes(fits, failed), *traces.problems, *incomplete(run))
     name, left_out = run.manifest.name, (wrong.unusable, wrong.suspect)
     method = run.manifest.target_quantization
+    if method is not None:
+        notes += (f"the target is {quantised_name(target, method)}: its weights were quantised",)
     return RunFit(name, run.path, target, fits, failed, notes, *left_out, method)
 
 

@@ -9,6 +9,7 @@ prompts, the losslessness verdict.
 from __future__ import annotations
 
 import shlex
+import statistics
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,11 +104,11 @@ def inside_noise(record: CellRecord) -> bool:
 
 
 def _block_title(cells: Sequence[CellRecord], several: bool) -> list[str]:
-    speeds = [cell.tok_per_s for cell in cells if cell.is_baseline and cell.tok_per_s is not None]
+    speeds = [cell.tok_per_s for cell in cells if cell.is_baseline and cell.tok_per_s]
     floors = [cell.noise_floor for cell in cells if cell.noise_floor is not None]
     facts = []
-    if speeds:
-        facts.append(f"plain decoding {sum(speeds) / len(speeds):.1f} tok/s")
+    if speeds:  # their mean time per token is what speedups are against
+        facts.append(f"plain decoding {statistics.harmonic_mean(speeds):.1f} tok/s")
     if floors:
         facts.append(f"noise floor ±{100 * max(floors):.1f}%")
     title, detail = block_title(cells[0], several), ", ".join(facts)

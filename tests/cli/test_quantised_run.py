@@ -102,6 +102,9 @@ def test_compare_names_the_difference(specbench, here: Path):
     result = specbench("compare", "one", "other")
     said = " ".join((result.out + result.err).split())
     assert "another quantization of the target: none in one, int8 in other" in said
+    note = "note: the target is tiny, int8: its weights were quantised"
+    assert note not in specbench("fit", "one").err
+    assert note in specbench("fit", "other").err
 
 
 @needs("torchao")

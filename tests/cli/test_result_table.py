@@ -20,6 +20,13 @@ def test_a_row_has_every_number_of_its_cell():
     ]
 
 
+def test_plain_decoding_is_as_fast_as_its_baselines_together():
+    first, last = baselines()
+    plain = [first, last.model_copy(update={"tok_per_s": 10.0})]
+    (title,) = (line for line in result_lines([*plain, record()]) if "plain" in line)
+    assert "plain decoding 15.0 tok/s" in title, "1 / (mean of 1/30 and 1/10), not 20"
+
+
 def test_the_widest_rows_fit_80_columns():
     wide = {
         "alpha_ci": (0.0, 1.0),

@@ -109,6 +109,10 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Texts", columns, [Rows(rows)], frozenset({"source", "licence"}))
 
 
+_NULL_MEANS = {"quantization.group": "a row"}
+"""What null says where it is an answer: how many weights share a scale."""
+
+
 def _flat(values: Mapping[str, Any], missing: str, above: str = "") -> Iterator[tuple[str, str]]:
     """Nested values as one list; what is null is said."""
     for name, value in values.items():
@@ -116,4 +120,6 @@ def _flat(values: Mapping[str, Any], missing: str, above: str = "") -> Iterator[
             yield from _flat(value, missing, f"{above}{name}.")
         else:
             listed = ", ".join(map(str, value)) if isinstance(value, list) else value
-            yield f"{above}{name}", missing if value is None else str(listed)
+            path = f"{above}{name}"
+            unsaid = _NULL_MEANS.get(path, missing)
+            yield path, unsaid if value is None else str(listed)
