@@ -19,6 +19,7 @@ from specbench.errors import SpecbenchError
 from specbench.weights import embedded, hub
 from specbench.weights.borrowed import BORROWED, TOKENIZER_FILES
 from specbench.weights.gguf_header import read_header
+from specbench.weights.hub import Look
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.shapes import PREFIX, find_shape, is_shape, shape_folder
 from specbench.weights.source import (
@@ -33,8 +34,12 @@ from specbench.weights.source import (
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-def resolve(name: str | None, progress: Progress = SILENT) -> ModelSource:
+def resolve(name: str | None, progress: Progress = SILENT, look: Look | None = None) -> ModelSource:
     """Find a model's files without loading them; downloads what has to be downloaded.
+
+    Args:
+        look: refuses a folder's or the hub's model by its config, before its weights are fetched or
+            hashed.
 
     Raises:
         SpecbenchError: nothing there, or not what it has to be; names the value and the way out.
@@ -47,14 +52,14 @@ def resolve(name: str | None, progress: Progress = SILENT) -> ModelSource:
     if path.suffix == ".gguf" or (path.is_file() and path.suffix != ".json"):
         return _gguf_file(name, path, progress)
     if path.is_dir():
-        return _folder(name, path, progress)
+        return _folder(name, path, progress, look)
     if looks_like_path(name):
         raise SpecbenchError(
             f"no such model: {name!r} is neither a folder nor a file",
             "Pass a folder with config.json and weights, a .gguf file, or a hub name like"
             f" {DEFAULT_NAME}",
         )
-    return _hub(name, progress)
+    return _hub(name, progress, look)
 
 
 def looks_like_path(name: str) -> bool:
@@ -97,13 +102,15 @@ def _gguf_file(name: str, path: Path, progress: Progress) -> ModelSource:
     return ModelSource(name, path, None, "gguf", provenance)
 
 
-def _folder(name: str, folder: Path, progress: Progress) -> ModelSource:
+def _folder(name: str, folder: Path, progress: Progress, look: Look | None) -> ModelSource:
     if not (folder / "config.json").is_file():
         hint = "A model folder holds config.json, weights and a tokenizer"
         ggufs = sorted(folder.glob("*.gguf"))
         if ggufs:
             hint = f"It holds a GGUF file: pass --target {ggufs[0]}"
         raise SpecbenchError(f"the folder {name!r} has no config.json", hint)
+    if look is not None:
+        look(folder, sum(file.stat().st_size for file in weight_files(folder)))
     hashes = _hashes(name, folder, progress)
     provenance = {
         "name": name,
@@ -115,8 +122,8 @@ def _folder(name: str, folder: Path, progress: Progress) -> ModelSource:
     return ModelSource(name, folder, None, "folder", provenance)
 
 
-def _hub(name: str, progress: Progress) -> ModelSource:
-    found = hub.snapshot(name, progress)
+def _hub(name: str, progress: Progress, look: Look | None) -> ModelSource:
+    found = hub.snapshot(name, progress, look=look)
     hashes = _hashes(name, found.folder, progress)
     provenance = {
         "name": name,

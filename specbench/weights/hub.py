@@ -8,7 +8,7 @@ where the repository has them, never both formats.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -20,6 +20,11 @@ from specbench.weights.source import WEIGHT_PATTERNS, weight_files
 
 _SIDE_FILES = ("*.json", "*.jinja", "*.model", "*.spm", "*.txt", "*.tiktoken")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+Look = Callable[[Path, int], None]
+"""Given a folder with a model's config and the bytes of its weight files, there or yet to be
+fetched; raises what stands against them."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ def snapshot(
     folder: Path | None = None,
     weights: Sequence[str] = WEIGHT_PATTERNS,
     sides: Sequence[str] = _SIDE_FILES,
+    look: Look | None = None,
 ) -> Snapshot:
     """Bring a model here, or find it in the hub's cache.
 
@@ -51,6 +57,7 @@ def snapshot(
         folder: put the files there instead of the hub's cache.
         weights: patterns of its weight files; the first that matches is fetched.
         sides: patterns of what else is fetched.
+        look: sees what else was fetched before the weights are.
 
     Raises:
         SpecbenchError: no such model, no access, or no connection and nothing cached.
@@ -62,7 +69,7 @@ def snapshot(
     disable_progress_bars()
     try:
         info = HfApi().model_info(name, files_metadata=True)
-        return _download(name, info, folder, progress, weights, sides)
+        return _download(name, info, folder, progress, weights, sides, look)
     except HFValidationError as error:
         raise SpecbenchError(
             f"{name!r} is neither a path nor a valid hub name", "Hub names look like ORG/NAME"
@@ -71,11 +78,11 @@ def snapshot(
         status = getattr(error.response, "status_code", None)
         if status in (401, 403, 404):
             raise _refusal(name, status) from error
-        return _from_cache(name, folder, weights, error)
+        return _from_cache(name, folder, weights, look, error)
     except SpecbenchError:
         raise
     except Exception as error:  # transport errors have other classes in each version of the client
-        return _from_cache(name, folder, weights, error)
+        return _from_cache(name, folder, weights, look, error)
 
 
 def blob_sha256(file: Path) -> str | None:
@@ -97,23 +104,28 @@ def _download(
     progress: Progress,
     weights: Sequence[str],
     sides: Sequence[str],
+    look: Look | None,
 ) -> Snapshot:
     from huggingface_hub import snapshot_download
+
+    def fetched(files: Iterable[str]) -> Path:
+        # By name in the hub's own cache: only then does it note which commit "main" is, offline.
+        revision = info.sha if folder else None
+        return Path(
+            snapshot_download(
+                name, revision=revision, allow_patterns=sorted(files), local_dir=folder
+            )
+        )
 
     sizes = {entry.rfilename: entry.size or 0 for entry in info.siblings or []}
     wanted = wanted_files(sizes, weights, sides)
     total_bytes = sum(sizes[file] for file in wanted)
+    if look is not None:
+        beside = {file for file in wanted if not any(fnmatch(file, p) for p in weights)}
+        look(fetched(beside), total_bytes - sum(sizes[file] for file in beside))
     target = folder or cache_dir() / f"models--{name.replace('/', '--')}"
     with watch_size(progress, f"downloading {name}", lambda: tree_size(target), total_bytes):
-        # By name in the hub's own cache: only then does it note which commit "main" is, offline.
-        path = Path(
-            snapshot_download(
-                name,
-                revision=info.sha if folder else None,
-                allow_patterns=sorted(wanted),
-                local_dir=folder,
-            )
-        )
+        path = fetched(wanted)
     return Snapshot(path, info.sha if folder else path.name)
 
 
@@ -129,15 +141,23 @@ def wanted_files(names: Iterable[str], weights: Sequence[str], sides: Sequence[s
 
 
 def _from_cache(
-    name: str, folder: Path | None, weights: Sequence[str], error: Exception
+    name: str,
+    folder: Path | None,
+    weights: Sequence[str],
+    look: Look | None,
+    error: Exception,
 ) -> Snapshot:
     """The newest revision in the hub's cache, for a machine without a connection."""
     from huggingface_hub import try_to_load_from_cache
 
     if folder is None:
         config = try_to_load_from_cache(name, "config.json")
-        if isinstance(config, str) and weight_files(Path(config).parent, weights):
-            return Snapshot(Path(config).parent, Path(config).parent.name)
+        files = weight_files(Path(config).parent, weights) if isinstance(config, str) else []
+        if files:
+            found = Path(str(config)).parent
+            if look is not None:
+                look(found, sum(file.stat().st_size for file in files))
+            return Snapshot(found, found.name)
     where = "" if folder else f", and its cache {cache_dir()} holds no complete copy"
     raise SpecbenchError(
         f"the hub model {name!r} can't be fetched ({short_reason(error)}){where}",

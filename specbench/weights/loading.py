@@ -11,9 +11,9 @@ is never run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from specbench.errors import SpecbenchError
@@ -25,21 +25,24 @@ from specbench.weights.choices import (
     chosen_dtype,
     parse_dtype,
 )
+from specbench.weights.configuration import check_causal, read_config
 from specbench.weights.finding import resolve
-from specbench.weights.kinds import ENCODER_DECODERS, auto_class
+from specbench.weights.kinds import auto_class
 from specbench.weights.methods import METHODS, check_method, require_package
 from specbench.weights.placement import Placement
 from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quiet_transformers
 from specbench.weights.random_model import random_model
 from specbench.weights.room import count_parameters, loaded_bytes, outline_of, require_room
-from specbench.weights.shapes import find_shape
-from specbench.weights.source import DEFAULT_NAME, ModelSource
+from specbench.weights.source import DEFAULT_NAME, ModelSource, weight_files
 from specbench.weights.stored import count_weights, num_bytes, stored_tensors
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
 
 ConfigCheck = Callable[[Any, str], None]
+
+_NO_MODEL = (AttributeError, ImportError, KeyError, NotImplementedError, ValueError)
+"""What transformers raises where a configuration makes no model."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,8 @@ def load_causal_lm(
         attention: ``auto`` (``sdpa`` where the architecture has it, else ``eager``), or either.
         quantization: a method of :mod:`specbench.weights.methods`, to quantise it on the way.
         progress: where notes and bars go.
-        check: given the config and the name before weights are read, raises what stands against
-            the model; not called for a GGUF file, whose config is made with its weights.
+        check: given the config and the name before weights are fetched or read, raises what stands
+            against the model; not called for a GGUF file, whose config is made with its weights.
 
     Raises:
         SpecbenchError: not found, not a causal LM, broken weights, unknown dtype or device, or
@@ -117,9 +120,16 @@ def load_causal_lm(
     check_attention(attention)
     if quantization is not None:
         require_package(check_method(quantization, "quantization"))
-    source = resolve(name, progress)
+    place = Placement.of(device)
+
+    def look(folder: Path, file_bytes: int) -> None:
+        """Refuse before a download what would be refused after it."""
+        with quiet_transformers():
+            asked = _asked(folder, str(name), dtype, place, quantization, check)
+            _require_room(asked, str(name), place, quantization, file_bytes)
+
+    source = resolve(name, progress, look)
     with quiet_transformers():
-        place = Placement.of(device)
         if source.kind == "gguf":
             raw = _from_gguf(source, dtype, place, attention, quantization, progress)
         else:
@@ -181,13 +191,10 @@ def _from_config(
     check: ConfigCheck | None,
 ) -> _Raw:
     """A folder, or random weights in a shape, as its configuration says."""
-    config = _config(source)
-    if check is not None:
-        check(config, source.name)
-    quantized.check_config(config, source.name, quantization)
-    device = place.first
-    chosen, notices = chosen_dtype(dtype, config, device)
-    used = chosen_attention(attention, config)
+    config, chosen, notices = asked = _asked(
+        source.path, source.name, dtype, place, quantization, check
+    )
+    device, used = place.first, chosen_attention(attention, config)
     made = None
     if quantization is not None:
         place.require_one(f"quantization {quantization!r}")
@@ -199,6 +206,8 @@ def _from_config(
         if made is not None:
             quantizing.quantize(model, made)
     else:
+        file_bytes = sum(file.stat().st_size for file in weight_files(source.path))
+        _require_room(asked, source.name, place, quantization, file_bytes)
         model = _frozen(_load_folder(source, config, chosen, place, used, made))
     told = None
     if made is not None:
@@ -209,6 +218,44 @@ def _from_config(
     if told is not None:
         notices.append(f"{source.name}: {quantized.sentence(told, _dtype_of(model))}")
     return _Raw(model, _tokenizer(source, config), used, told, notices)
+
+
+class _Asked(NamedTuple):
+    """What a model is to be, by its configuration alone."""
+
+    config: Any
+    dtype: Any
+    notices: list[str]
+
+
+def _asked(
+    path: Path,
+    name: str,
+    dtype: str,
+    place: Placement,
+    quantization: str | None,
+    check: ConfigCheck | None,
+) -> _Asked:
+    """Read a configuration and refuse what it alone says can't be done."""
+    config = read_config(path, name)
+    if check is not None:
+        check(config, name)
+    quantized.check_config(config, name, quantization)
+    return _Asked(config, *chosen_dtype(dtype, config, place.first))
+
+
+def _require_room(
+    asked: _Asked, name: str, place: Placement, quantization: str | None, file_bytes: int
+) -> None:
+    """Refuse weights that there is no room for where they go."""
+    bits = None if quantization is None else METHODS[quantization].bits
+    try:
+        needed_bytes = loaded_bytes(asked.config, asked.dtype, file_bytes, bits)
+    except (*_NO_MODEL, RuntimeError, TypeError, ZeroDivisionError) as error:
+        raise SpecbenchError(
+            f"the config.json of {name!r} makes no model: {hub.short_reason(error)}"
+        ) from error
+    require_room(needed_bytes, place, f"{name} in {str(asked.dtype).removeprefix('torch.')}")
 
 
 def _frozen(model: Any) -> Any:
@@ -226,76 +273,9 @@ def shape_bytes(name: str, dtype: str = "auto") -> int:
         SpecbenchError: no such shape, or none of a causal language model.
     """
     with quiet_transformers():
-        config = _config(resolve(name))
+        config = read_config(resolve(name).path, name)
         chosen, _ = chosen_dtype(dtype, config, Placement.of("auto").first)
         return count_parameters(config) * int(chosen.itemsize)
-
-
-def _config(source: ModelSource) -> Any:
-    """The configuration, checked to be a causal language model's."""
-    from transformers import AutoConfig
-
-    try:
-        if source.path.suffix == ".toml":
-            config = find_shape(source.path.stem).transformers_config()
-        else:
-            config = AutoConfig.from_pretrained(source.path, trust_remote_code=False)
-    except (ValueError, KeyError, OSError) as error:
-        raise _config_error(source, error) from error
-    check_causal(config, source.name)
-    return config
-
-
-def _config_error(source: ModelSource, error: Exception) -> SpecbenchError:
-    name = source.name
-    try:
-        raw = json.loads((source.path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as json_error:
-        return SpecbenchError(f"the config.json of {name!r} can't be read: {json_error}")
-    if not isinstance(raw, dict) or "model_type" not in raw:
-        return SpecbenchError(
-            f"the config.json of {name!r} names no model_type", "Is it a transformers model?"
-        )
-    if "auto_map" in raw:
-        return SpecbenchError(
-            f"{name!r} needs code of its own (auto_map), which is never run",
-            "Pass a model whose architecture transformers has",
-        )
-    return SpecbenchError(
-        f"transformers can't read the config.json of {name!r} (model_type"
-        f" {raw['model_type']!r}): {error}",
-        "A newer transformers may know this model",
-    )
-
-
-def check_causal(config: Any, name: str) -> None:
-    """Refuse non-causal models, and encoder-decoders that are not known, by name.
-
-    Raises:
-        SpecbenchError: the model does not generate text that the engine could roll back.
-    """
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    kind = config.model_type
-    if getattr(config, "is_encoder_decoder", False):
-        if kind in ENCODER_DECODERS:
-            return
-        raise SpecbenchError(
-            f"{name!r} ({kind}) is an encoder-decoder model of a kind that is not known here",
-            f"Known: {', '.join(ENCODER_DECODERS)}",
-        )
-    hint = "The target must be a causal language model"
-    architectures = list(getattr(config, "architectures", None) or [])
-    causal = {
-        head
-        for heads in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
-        for head in ([heads] if isinstance(heads, str) else heads)
-    }
-    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or (
-        architectures and not causal.intersection(architectures)
-    ):
-        shown = ", ".join(architectures) or kind
-        raise SpecbenchError(f"{name!r} ({shown}) is no causal language model", hint)
 
 
 def _load_folder(
@@ -309,11 +289,8 @@ def _load_folder(
     import torch
     from safetensors import SafetensorError
 
-    what = f"{source.name} in {str(dtype).removeprefix('torch.')}"
     quantised = {} if made is None else {"quantization_config": made.settings}
     try:
-        bits = None if made is None else METHODS[made.name].bits
-        require_room(loaded_bytes(source.path, config, dtype, bits), place, what)
         model, info = auto_class(config).from_pretrained(
             source.path,
             config=config,
@@ -329,10 +306,7 @@ def _load_folder(
             f"{source.name!r} does not fit into the memory of {place}",
             "Pass a smaller --target or --device cpu",
         ) from error
-    except (
-        *(SafetensorError, OSError, RuntimeError, ValueError, KeyError, EOFError),
-        *(ImportError, NotImplementedError, AttributeError),
-    ) as error:
+    except (*_NO_MODEL, SafetensorError, OSError, RuntimeError, EOFError) as error:
         if (stated := quantized.load_error(config, source.name, error)) is not None:
             raise stated from error
         raise SpecbenchError(

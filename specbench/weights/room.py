@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from torch import nn
 from specbench.errors import SpecbenchError
 from specbench.weights.kinds import auto_class
 from specbench.weights.placement import Placement
-from specbench.weights.source import weight_files
 
 
 def outline_of(config: Any) -> nn.Module:
@@ -32,14 +30,15 @@ def count_parameters(config: Any) -> int:
     return sum(weight.numel() for weight in outline_of(config).parameters())
 
 
-def loaded_bytes(folder: Path, config: Any, dtype: torch.dtype, bits: int | None = None) -> int:
+def loaded_bytes(config: Any, dtype: torch.dtype, file_bytes: int, bits: int | None = None) -> int:
     """Bytes of a checkpoint's weights once loaded; of quantised ones, as large as their files.
 
     Args:
+        file_bytes: of those files.
         bits: of a weight that is quantised on the way; what is left in ``dtype`` comes on top.
     """
     if getattr(config, "quantization_config", None) is not None:
-        return sum(file.stat().st_size for file in weight_files(folder))
+        return file_bytes
     return count_parameters(config) * (bits or 8 * dtype.itemsize) // 8
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
+from specbench.models.support import require_rollback
 from specbench.weights import placement
 from specbench.weights.finding import looks_like_path, resolve
 from specbench.weights.loading import load_causal_lm
@@ -252,12 +253,16 @@ def test_a_config_that_is_no_json(folder: Path) -> None:
     assert f"the config.json of {str(folder)!r} can't be read" in refusal(folder)
 
 
-def hub_script(name: str, url: str, home: Path, offline: str = "0") -> str:
-    """What a process of its own says when it resolves a hub name twice."""
+def hub_script(
+    name: str, url: str, home: Path, offline: str = "0", asked: str = "resolve(sys.argv[1])"
+) -> str:
+    """What a process of its own says when it resolves a hub name, or loads it."""
     code = (
-        "import json, sys\nfrom specbench.weights.finding import resolve\n"
+        "import json, sys\nfrom specbench.weights.loading import load_causal_lm, resolve\n"
         "from specbench.errors import SpecbenchError\n"
-        "try:\n    source = resolve(sys.argv[1])\n"
+        "from specbench.models.support import require_rollback\n"
+        "from specbench.weights import placement\n"
+        f"try:\n    source = {asked}\n"
         "    print(json.dumps([source.kind, str(source.path), dict(source.provenance)]))\n"
         "except SpecbenchError as error:\n    print(json.dumps(str(error)))\n"
     )
@@ -297,6 +302,39 @@ def test_a_hub_name_is_fetched_once_and_found_offline(pristine: Path, tmp_path: 
     message = json.loads(hub_script("org/other", hub.url, tmp_path / "hf", "1"))
     assert "'org/other' can't be fetched" in message
     assert "HF_HOME" in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "room", "said"),
+    [
+        ("mamba", "1e12", "(model type 'mamba')"),
+        ("llama", "1000", "org/tiny in float32 takes 0.000108 GB, and cpu has 1e-06 GB free"),
+    ],
+)
+def test_what_the_config_alone_refuses_is_not_downloaded(
+    pristine: Path, tmp_path: Path, kind: str, room: str, said: str
+) -> None:
+    hub = Hub("org/tiny", pristine)
+    config = json.loads(hub.files["config.json"])
+    if kind != config["model_type"]:
+        config |= {"model_type": kind, "architectures": None}
+    hub.files["config.json"] = json.dumps(config).encode()
+    asked = (
+        f"setattr(placement, 'available_bytes', lambda device: {room}) or"
+        " load_causal_lm(sys.argv[1], device='cpu', check=require_rollback)"
+    )
+    with serving(hub):
+        message = json.loads(hub_script("org/tiny", hub.url, tmp_path / "hf", asked=asked))
+    assert said in message
+    assert any(path.endswith("/config.json") for path in hub.requests)
+    assert not any(path.endswith("/model.safetensors") for path in hub.requests)
+
+
+def test_a_folder_of_a_family_that_is_refused_needs_no_weights_to_be_told(folder: Path) -> None:
+    edit_config(folder, model_type="mamba", architectures=None)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(SpecbenchError, match="model type 'mamba'"):
+        load_causal_lm(str(folder), device="cpu", check=require_rollback)
 
 
 def test_hashes_are_remembered_until_the_file_changes(tmp_path: Path, told: Told) -> None:
