@@ -44,13 +44,14 @@ def reference_handles(points: pd.DataFrame) -> list[Any]:
     """Legend entries for the no-gain line and, where one was measured, the noise band."""
     handles: list[Any] = [heading("Reference"), Line2D([], [], color=INK, label="no gain (1×)")]
     if (largest(points["noise_floor"]) or 0.0) > 0:
-        label = "noise floor" if points["run"].nunique() == 1 else "noise floor (largest)"
+        floors = points.groupby(["task", "temperature", "batch_size"])["noise_floor"].nunique()
+        label = "noise floor (largest)" if floors.max() > 1 else "noise floor"
         handles.append(Patch(facecolor="#BBBBBB", alpha=0.45, label=label))
     return handles
 
 
-def error_bar_handle() -> Line2D:
-    """A legend entry that says what the bars are."""
+def error_bar_handle(cut: bool = False) -> Line2D:
+    """A legend entry that says what the bars are, and whether some leave the panel."""
     return Line2D(
         [],
         [],
@@ -58,7 +59,7 @@ def error_bar_handle() -> Line2D:
         marker="|",
         markersize=9,
         color=INK,
-        label="95% interval",
+        label="95% interval" + "\n(▲ goes on)" * cut,
     )
 
 

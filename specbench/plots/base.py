@@ -41,6 +41,9 @@ INK = "#222222"
 NO_FORMULAS = {"text.parse_math": False}
 """Names are text: what stands between two dollar signs is no formula."""
 
+_REACH = 2.0
+"""An interval is shown up to this many times the largest value; farther, it would hide the rest."""
+
 _DPI = 160
 
 
@@ -130,6 +133,37 @@ def error_bars(low: pd.Series, value: pd.Series, high: pd.Series) -> Any:
     below = (value - low).clip(lower=0).fillna(0.0)
     above = (high - value).clip(lower=0).fillna(0.0)
     return [below.to_numpy(float), above.to_numpy(float)]
+
+
+def top_of(values: pd.DataFrame, ends: pd.Series, room: float, least: float = 1.6) -> float:
+    """How high an axis of speedups goes: over every value, over intervals up to ``_REACH`` times.
+
+    Args:
+        values: columns that are shown whole.
+        ends: the upper ends of intervals.
+        room: what is left above, 1.08 for 8%.
+    """
+    most = float(values.max(numeric_only=True).max())
+    return max(least, room * max(most, min(most * _REACH, largest(ends) or 0.0)))
+
+
+def mark_cut(axis: Axes, at: pd.Series, ends: pd.Series, top: float, colour: Any) -> None:
+    """An arrowhead at the panel's edge over each interval that goes on above it."""
+    cut = at[ends > top]
+    if not len(cut):
+        return
+    (marks,) = axis.plot(
+        cut,
+        [1.0] * len(cut),
+        transform=axis.get_xaxis_transform(),
+        linestyle="none",
+        marker="^",
+        markersize=4.5,
+        color=colour,
+        clip_on=False,
+        zorder=3,
+    )
+    marks.set_in_layout(False)  # at the edge of a panel whose place is being looked for
 
 
 def largest(values: pd.Series) -> float | None:

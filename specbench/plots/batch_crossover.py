@@ -59,14 +59,14 @@ def draw(points: pd.DataFrame) -> Figure:
     tasks = points["task"].nunique()
     figure, axes = base.panels(len(settings), tasks if 2 <= tasks <= 4 else 3)
     shifts = side_by_side(list(looks), _DODGE, _ROOM)
-    top = max(1.6, 1.12 * float(points[["speedup", "speedup_high"]].max().max()))
+    top = base.top_of(points[["speedup"]], points["speedup_high"], room=1.12)
     for axis, (task, temperature, context) in zip(axes, settings, strict=True):
         panel = points[(points["task"] == task) & (points["temperature"] == temperature)]
         panel = panel[panel["context"] == context]
         base.no_gain_line(axis, base.largest(panel["noise_floor"]))
         best = {name: _best(panel[panel["series"] == name]) for name in looks}
         for series, look in looks.items():
-            _line(axis, best[series], look, shifts[series])
+            _line(axis, best[series], look, shifts[series], top)
         _gammas(axis, best, looks, top)
         title = f"{task} · T = {temperature:g}" + (f" · {context}" if context else "")
         axis.set_title(base.wrapped(title, 36), fontsize=9.5)
@@ -75,7 +75,7 @@ def draw(points: pd.DataFrame) -> Figure:
     _keys.put_title(figure, points, "Speedup against batch size, each drafter at its best gamma")
     figure.supxlabel("batch size (sequences decoded together)", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
-    _keys.legend(figure, _legend(points, looks))
+    _keys.legend(figure, _legend(points, looks, top))
     return figure
 
 
@@ -84,10 +84,12 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[rows.groupby("batch_size")["speedup"].idxmax()].sort_values("batch_size")
 
 
-def _line(axis: Axes, best: pd.DataFrame, look: base.Series, shift: float) -> None:
+def _line(axis: Axes, best: pd.DataFrame, look: base.Series, shift: float, top: float) -> None:
     """One drafter over batch sizes, joined."""
+    at = best["batch_size"] * 2.0**shift
+    base.mark_cut(axis, at, best["speedup_high"], top, look.colour)
     axis.errorbar(
-        best["batch_size"] * 2.0**shift,
+        at,
         best["speedup"],
         yerr=base.error_bars(best["speedup_low"], best["speedup"], best["speedup_high"]),
         linestyle=look.dash,
@@ -149,11 +151,12 @@ def _axis_of_sizes(axis: Axes, sizes: list[int]) -> None:
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
 
 
-def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]:
+def _legend(points: pd.DataFrame, looks: dict[str, base.Series], top: float) -> list[Line2D]:
     handles = [_keys.heading("Drafter")]
     for series, look in looks.items():
         line = _keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour)
         line.set(linestyle=look.dash, linewidth=1.2)
         handles.append(line)
     handles.append(_keys.mark("none", "full", "number: best γ there"))
-    return [*handles, *_keys.reference_handles(points), _keys.error_bar_handle()]
+    cut = bool((points["speedup_high"] > top).any())
+    return [*handles, *_keys.reference_handles(points), _keys.error_bar_handle(cut)]

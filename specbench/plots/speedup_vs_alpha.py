@@ -62,19 +62,20 @@ def draw(points: pd.DataFrame, published: pd.DataFrame | None = None) -> Figure:
     groups, columns = by_series(points, keys)
     figure, axes = base.panels(len(groups), columns, 3.4)
 
+    reach = 0.0 if published is None else 1.06 * float(published["speedup"].max())
+    top = max(reach, base.top_of(points[["speedup", "closed_form"]], points["speedup_high"], 1.12))
     for axis, group in zip(axes, groups, strict=True):
         _curves(axis, group, gammas)
-        _points(axis, group, gammas, tasks, fills)
+        _points(axis, group, gammas, tasks, fills, top)
         if published is not None:
             _published(axis, published)
         axis.set_title(_panel_title(points, group, keys), fontsize=9.5)
     axes[0].set_xlim(0.0, 1.0)
-    reach = 0.0 if published is None else float(published["speedup"].max())
-    axes[0].set_ylim(0.0, max(_top(points), 1.06 * reach))
+    axes[0].set_ylim(0.0, top)  # curves may leave the panel
     _keys.put_title(figure, points, "Speedup against alpha: closed form and measurement", left_out)
     figure.supxlabel("alpha (α): chance that an evaluated token is accepted", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
-    handles = _legend(points, gammas, tasks, fills)
+    handles = _legend(points, gammas, tasks, fills, top)
     if published is not None:
         handles.append(_keys.heading("Published"))
         for source in _rows.unique(published["source"]):
@@ -112,9 +113,11 @@ def _points(
     gammas: dict[int, base.Series],
     tasks: dict[str, base.Series],
     fills: dict[float, str],
+    top: float,
 ) -> None:
     for (task, temperature, gamma), rows in group.groupby(["task", "temperature", "gamma"]):
         colour = gammas[int(gamma)].colour
+        base.mark_cut(axis, rows["alpha"], rows["speedup_high"], top, colour)
         axis.errorbar(
             rows["alpha"],
             rows["speedup"],
@@ -145,12 +148,6 @@ def _published(axis: Axes, published: pd.DataFrame) -> None:
         markeredgewidth=0.9,
         zorder=2.5,
     )
-
-
-def _top(points: pd.DataFrame) -> float:
-    """High enough for every point, its interval and its curve; curves may leave the panel."""
-    reach = points[["speedup", "speedup_high", "closed_form"]].max(numeric_only=True).max()
-    return max(1.6, 1.12 * float(reach))
 
 
 def _panel_title(points: pd.DataFrame, group: pd.DataFrame, keys: list[str]) -> str:
@@ -184,6 +181,7 @@ def _legend(
     gammas: dict[int, base.Series],
     tasks: dict[str, base.Series],
     fills: dict[float, str],
+    top: float,
 ) -> list[Line2D]:
     handles = [_keys.heading("Gamma: closed form")]
     for gamma, look in gammas.items():
@@ -198,5 +196,5 @@ def _legend(
         handles.append(_keys.heading("Temperature"))
         handles += [_keys.mark("o", fill, f"T = {value:g}") for value, fill in fills.items()]
     handles += _keys.reference_handles(points)
-    handles.append(_keys.error_bar_handle())
+    handles.append(_keys.error_bar_handle(cut=bool((points["speedup_high"] > top).any())))
     return handles

@@ -46,18 +46,19 @@ def draw(points: pd.DataFrame) -> Figure:
     ways = [math.log2(later / gamma) for gamma, later in pairwise(gammas)]
     shifts = side_by_side(list(looks), _DODGE, _ROOM * min([*ways, 1.0]))
     figure, panels = panels_by_setting(points)
+    values = points[["speedup", "closed_form", "extended"]]
+    top = base.top_of(values, points["speedup_high"], room=1.08)
     for axis, group in panels:
         _lines(axis, group, looks)
-        _points(axis, group, looks, shifts)
+        _points(axis, group, looks, shifts, top)
         base.no_gain_line(axis, base.largest(group["noise_floor"]))
     first, _ = panels[0]
     _axis_of_gammas(first, gammas)
-    reach = points[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
-    first.set_ylim(0.0, max(1.6, 1.08 * float(reach)))
+    first.set_ylim(0.0, top)
     _keys.put_title(figure, points, "Speedup against gamma: theory and measurement")
     figure.supxlabel(f"gamma (γ): {_meaning_of_gamma(points)}", fontsize=10)
     figure.supylabel("speedup over the baseline (×)", fontsize=10)
-    _keys.legend(figure, _legend(points, looks))
+    _keys.legend(figure, _legend(points, looks, top))
     return figure
 
 
@@ -93,13 +94,19 @@ def _lines(axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series]) -> No
 
 
 def _points(
-    axis: Axes, group: pd.DataFrame, looks: dict[str, base.Series], shifts: dict[str, float]
+    axis: Axes,
+    group: pd.DataFrame,
+    looks: dict[str, base.Series],
+    shifts: dict[str, float],
+    top: float,
 ) -> None:
     """What was measured; where no model runs through the points they are joined."""
     for series, rows in group.groupby("series", sort=False):
         look, rows = looks[str(series)], rows.sort_values("gamma")
+        at = rows["gamma"] * 2.0 ** shifts[str(series)]
+        base.mark_cut(axis, at, rows["speedup_high"], top, look.colour)
         axis.errorbar(
-            rows["gamma"] * 2.0 ** shifts[str(series)],
+            at,
             rows["speedup"],
             yerr=base.error_bars(rows["speedup_low"], rows["speedup"], rows["speedup_high"]),
             linestyle="none" if (rows["draft_form"] == "chain").all() else _JOINED,
@@ -133,7 +140,7 @@ def _axis_of_gammas(axis: Axes, gammas: list[int]) -> None:
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
 
 
-def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]:
+def _legend(points: pd.DataFrame, looks: dict[str, base.Series], top: float) -> list[Line2D]:
     handles = [_keys.heading("Drafter")]
     for series, look in looks.items():
         handles.append(_keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
@@ -150,5 +157,5 @@ def _legend(points: pd.DataFrame, looks: dict[str, base.Series]) -> list[Line2D]
         label = "joined: trees, gamma=auto\n(no model over γ)"
         handles.append(Line2D([], [], color=base.INK, linestyle=_JOINED, label=label))
     handles += _keys.reference_handles(points)
-    handles.append(_keys.error_bar_handle())
+    handles.append(_keys.error_bar_handle(cut=bool((points["speedup_high"] > top).any())))
     return handles

@@ -64,6 +64,27 @@ def test_labels_units_and_a_legend_that_lies_over_no_panel(name: str, frame: pd.
     assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[:i])
 
 
+@pytest.mark.parametrize("name", [*FIGURES, "batch-crossover"])
+def test_an_interval_that_reaches_far_leaves_the_panel_with_a_mark(name: str) -> None:
+    frame = points(DRAFTERS[:1], ("code",), (0.0,), (1, 4), (2,))
+    shown = draw(name, frame)
+    most = frame[["speedup", "speedup_high", "closed_form", "extended"]].max().max()
+    assert most < shown.axes[0].get_ylim()[1] < 1.2 * max(most, 1.6)
+    assert "95% interval" in texts_of_legend(shown)
+
+    frame.loc[0, "speedup_high"] = 3000.0
+    cut = draw(name, frame)
+    assert cut.axes[0].get_ylim()[1] < 4 * most
+    assert "95% interval\n(▲ goes on)" in texts_of_legend(cut)
+    marks = [
+        line
+        for axis in cut.axes
+        for line in axis.get_lines()
+        if line.get_marker() == "^" and list(line.get_ydata()) == [1.0]
+    ]
+    assert len(marks) == 1
+
+
 def test_alpha_has_a_panel_per_drafter_and_batch_with_a_curve_per_gamma() -> None:
     frame = points(DRAFTERS, TASKS[2:], (0.0, 1.0), (1, 4), (2, 8))
     figure = speedup_vs_alpha.draw(frame)
