@@ -15,42 +15,29 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import QUANTIZATION, quantised
 from specbench.errors import SpecbenchError
-from specbench.measure.device import DEVICES, DTYPES, SEVERAL_DEVICES
-from specbench.records.served.goodput import parse_limits
 from specbench.records.spec_text import quantised_name
+from specbench.sweep import fields
 from specbench.sweep.defaults import DEFAULT_SWEEP, OTHER_TARGET_DRAFTERS, SHAPE_SWEEP
 from specbench.sweep.options import (
     FIELD_OPTIONS,
-    a_backend,
     a_drafter,
     a_list,
-    a_rate,
-    a_setting,
-    a_task,
     by_field,
     plain_text,
     read_file,
-    real_number,
-    whole_number,
-    wrong,
 )
 from specbench.weights.methods import check_method
 from specbench.weights.shapes import is_shape
 
-ATTENTIONS = ("auto", "sdpa", "eager")
-PROMPT_SOURCES = ("auto", "hub", "package", "offline")
-_DTYPE_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _LOADING_BACKENDS = ("native", "hf-assisted")
-_LARGEST_SEED = 2**63 - 1
 
 _NOT_MEASUREMENT = {"drafter_quantization", "engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
@@ -77,39 +64,39 @@ class SweepConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    target: str | None = DEFAULT_SWEEP["target"]
-    drafters: list[str] = DEFAULT_SWEEP["drafters"]
-    target_quantization: str | None = None  # None: as it comes
-    drafter_quantization: str | None = None  # put into the SPECs of draft models
-    gammas: list[int] = DEFAULT_SWEEP["gammas"]
-    temperatures: list[float] = DEFAULT_SWEEP["temperatures"]
-    top_k: int = DEFAULT_SWEEP["top_k"]
-    top_p: float = DEFAULT_SWEEP["top_p"]
-    batch_sizes: list[int] = DEFAULT_SWEEP["batch_sizes"]
-    request_rates: list[float] | None = None  # arrivals per second; None: batch_sizes in flight
-    context_lengths: list[int] | None = None  # None: prompts as they are
-    tasks: list[str] = DEFAULT_SWEEP["tasks"]
-    prompts: int = DEFAULT_SWEEP["prompts"]
-    max_new_tokens: int = DEFAULT_SWEEP["max_new_tokens"]
-    repeats: int = DEFAULT_SWEEP["repeats"]
-    backends: list[str] = DEFAULT_SWEEP["backends"]
-    engine_python: str | None = None  # of the environment of an engine that is started
-    engine_args: str | None = None  # more words of its command
-    goodput: str | None = None  # limits of latency that a server's answers are to meet
-    device: str = "auto"
-    dtype: str = "auto"
-    attention: str = "auto"
-    threads: int | None = None
-    cuda_graph: bool = True
-    compile: bool = False
-    seed: int = 0
-    ignore_eos: bool = False
-    prompt_source: str = "auto"
-    share_prefix: bool = False
-    chat_template_args: dict[str, Any] = {}
-    out: Path | None = None
-    resume: bool = False
-    retry_failed: bool = False
+    target: fields.Text = DEFAULT_SWEEP["target"]
+    drafters: fields.Drafters = DEFAULT_SWEEP["drafters"]
+    target_quantization: fields.Method = None  # None: as it comes
+    drafter_quantization: fields.Method = None  # put into the SPECs of draft models
+    gammas: fields.Counts = DEFAULT_SWEEP["gammas"]
+    temperatures: fields.Temperatures = DEFAULT_SWEEP["temperatures"]
+    top_k: fields.TopK = DEFAULT_SWEEP["top_k"]
+    top_p: fields.TopP = DEFAULT_SWEEP["top_p"]
+    batch_sizes: fields.Counts = DEFAULT_SWEEP["batch_sizes"]
+    request_rates: fields.Rates = None  # arrivals per second; None: batch_sizes in flight
+    context_lengths: fields.CountsOrNone = None  # None: prompts as they are
+    tasks: fields.Tasks = DEFAULT_SWEEP["tasks"]
+    prompts: fields.Count = DEFAULT_SWEEP["prompts"]
+    max_new_tokens: fields.MaxNewTokens = DEFAULT_SWEEP["max_new_tokens"]
+    repeats: fields.Count = DEFAULT_SWEEP["repeats"]
+    backends: fields.Backends = DEFAULT_SWEEP["backends"]
+    engine_python: fields.Program = None  # of the environment of an engine that is started
+    engine_args: fields.Words = None  # more words of its command
+    goodput: fields.Limits = None  # limits of latency that a server's answers are to meet
+    device: fields.Device = "auto"
+    dtype: fields.Dtype = "auto"
+    attention: fields.Attention = "auto"
+    threads: fields.CountOrNone = None
+    cuda_graph: fields.Switch = True
+    compile: fields.Switch = False
+    seed: fields.Seed = 0
+    ignore_eos: fields.Switch = False
+    prompt_source: fields.PromptSource = "auto"
+    share_prefix: fields.Switch = False
+    chat_template_args: fields.TemplateArgs = {}
+    out: fields.Folder = None
+    resume: fields.Switch = False
+    retry_failed: fields.Switch = False
     served_as: str | None = None  # the target's name, where none was given and a server tells it
 
     @model_validator(mode="before")
@@ -211,155 +198,6 @@ class SweepConfig(BaseModel):
             for name, value in self.measurement().items()
         }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-    @field_validator("gammas", "batch_sizes", "context_lengths", mode="before")
-    @classmethod
-    def _counts(cls, value: Any, info: Any) -> list[int] | None:
-        if value is None and info.field_name == "context_lengths":
-            return None
-        return a_list(value, info.field_name, lambda item: whole_number(item, info.field_name, 1))
-
-    @field_validator("temperatures", mode="before")
-    @classmethod
-    def _temperatures(cls, value: Any, info: Any) -> list[float]:
-        return a_list(value, info.field_name, lambda item: real_number(item, info.field_name, 0.0))
-
-    @field_validator("request_rates", mode="before")
-    @classmethod
-    def _request_rates(cls, value: Any) -> list[float] | None:
-        return None if value is None else a_list(value, "request_rates", a_rate)
-
-    @field_validator("prompts", "repeats", mode="before")
-    @classmethod
-    def _count(cls, value: Any, info: Any) -> int:
-        return whole_number(value, info.field_name, 1)
-
-    @field_validator("max_new_tokens", mode="before")
-    @classmethod
-    def _max_new_tokens(cls, value: Any) -> int:
-        note = "the first one comes with the prompt, before there is anything to measure"
-        return whole_number(value, "max_new_tokens", 2, note)
-
-    @field_validator("top_k", mode="before")
-    @classmethod
-    def _top_k(cls, value: Any) -> int:
-        return whole_number(value, "top_k", 0, "0 keeps every token")
-
-    @field_validator("top_p", mode="before")
-    @classmethod
-    def _top_p(cls, value: Any) -> float:
-        number = real_number(value, "top_p", 0.0)
-        if not 0.0 < number <= 1.0:
-            raise wrong("top_p", value, "a number above 0 and up to 1; 1 keeps every token")
-        return number
-
-    @field_validator("seed", mode="before")
-    @classmethod
-    def _seed(cls, value: Any) -> int:
-        number = whole_number(value, "seed", 0)
-        if number > _LARGEST_SEED:
-            raise wrong("seed", value, "a whole number below 2^63")
-        return number
-
-    @field_validator("threads", mode="before")
-    @classmethod
-    def _threads(cls, value: Any) -> int | None:
-        return None if value is None else whole_number(value, "threads", 1)
-
-    @field_validator("drafters", mode="before")
-    @classmethod
-    def _drafters(cls, value: Any) -> list[str]:
-        return a_list(value, "drafters", a_drafter, split=False)
-
-    @field_validator("backends", mode="before")
-    @classmethod
-    def _backends(cls, value: Any) -> list[str]:
-        return a_list(value, "backends", a_backend, split=False)
-
-    @field_validator("tasks", mode="before")
-    @classmethod
-    def _tasks(cls, value: Any) -> list[str]:
-        return a_list(value, "tasks", a_task)
-
-    @field_validator("target", mode="before")
-    @classmethod
-    def _target(cls, value: Any) -> str | None:
-        return None if value is None else plain_text(value, "target")
-
-    @field_validator("target_quantization", "drafter_quantization", mode="before")
-    @classmethod
-    def _quantization(cls, value: Any, info: Any) -> str | None:
-        name = info.field_name
-        return None if value is None else check_method(plain_text(value, name), FIELD_OPTIONS[name])
-
-    @field_validator("dtype", "attention", "prompt_source", mode="before")
-    @classmethod
-    def _choice(cls, value: Any, info: Any) -> str:
-        choices = {"dtype": DTYPES, "attention": ATTENTIONS, "prompt_source": PROMPT_SOURCES}
-        text = plain_text(value, info.field_name)
-        text = _DTYPE_ALIASES.get(text, text)
-        if text not in choices[info.field_name]:
-            raise wrong(info.field_name, value, "one of " + ", ".join(choices[info.field_name]))
-        return text
-
-    @field_validator("chat_template_args", mode="before")
-    @classmethod
-    def _chat_template_args(cls, value: Any) -> dict[str, Any]:
-        if isinstance(value, dict):  # as TOML has it
-            return dict(value)
-        given: Any = value if isinstance(value, list | tuple) else [value]
-        return dict(a_setting(item) for item in given)
-
-    @field_validator("device", mode="before")
-    @classmethod
-    def _device(cls, value: Any) -> str:
-        text = plain_text(value, "device")
-        if not re.fullmatch(f"{DEVICES}|{SEVERAL_DEVICES}", text):
-            raise wrong("device", value, "auto, cpu, cuda, cuda:N, or several: cuda:0,cuda:1")
-        return text
-
-    @field_validator("out", mode="before")
-    @classmethod
-    def _out(cls, value: Any) -> Path | None:
-        return None if value is None else Path(plain_text(str(value), "out")).expanduser()
-
-    @field_validator("engine_python", mode="before")
-    @classmethod
-    def _engine_python(cls, value: Any) -> str | None:
-        return None if value is None else str(Path(plain_text(value, "engine_python")).expanduser())
-
-    @field_validator("engine_args", mode="before")
-    @classmethod
-    def _engine_args(cls, value: Any) -> str | None:
-        if value is None:
-            return None
-        try:
-            return shlex.join(shlex.split(plain_text(value, "engine_args")))
-        except ValueError as error:  # a quote that is not closed
-            raise wrong("engine_args", value, f"words as in a shell ({error})") from None
-
-    @field_validator("goodput", mode="before")
-    @classmethod
-    def _goodput(cls, value: Any) -> str | None:
-        if value is None:
-            return None
-        limits = parse_limits(plain_text(value, "goodput"))
-        return ",".join(f"{name}:{limit:g}" for name, limit in limits.items())
-
-    @field_validator(
-        "ignore_eos",
-        "cuda_graph",
-        "compile",
-        "share_prefix",
-        "resume",
-        "retry_failed",
-        mode="before",
-    )
-    @classmethod
-    def _switch(cls, value: Any, info: Any) -> bool:
-        if not isinstance(value, bool):
-            raise wrong(info.field_name, value, "true or false")
-        return value
 
 
 def build(options: dict[str, Any], file: Path | None = None) -> SweepConfig:
