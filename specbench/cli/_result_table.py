@@ -25,6 +25,7 @@ from specbench.cli._output import (
     with_interval,
 )
 from specbench.cli._plan_text import block_title
+from specbench.records.speedup import is_above_tau
 from specbench.theory import by_depth, closed_form
 
 if TYPE_CHECKING:
@@ -184,6 +185,11 @@ def _notes(records: Sequence[CellRecord]) -> list[str]:
     if any(inside_noise(record) for record in records):
         notes.append(
             "~ not distinguishable from no speedup (interval, noise floor, or no interval)"
+        )
+    above = [record for record in records if is_above_tau(record.speedup, record.tau)]
+    if above:
+        notes.append(
+            f"speedup above τ in {counted(len(above), 'cell')}: noise, no drafter can do it"
         )
     return ["", *notes] if notes else []
 

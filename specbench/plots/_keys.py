@@ -50,8 +50,8 @@ def reference_handles(points: pd.DataFrame) -> list[Any]:
     return handles
 
 
-def error_bar_handle(cut: bool = False) -> Line2D:
-    """A legend entry that says what the bars are, and whether some leave the panel."""
+def error_bar_handle(cut: bool = False, what: str = "95% interval", mark: str = "▲") -> Line2D:
+    """A legend entry that says what the bars are, and with which mark some leave the panel."""
     return Line2D(
         [],
         [],
@@ -59,7 +59,7 @@ def error_bar_handle(cut: bool = False) -> Line2D:
         marker="|",
         markersize=9,
         color=INK,
-        label="95% interval" + "\n(▲ goes on)" * cut,
+        label=what + f"\n({mark} goes on)" * cut,
     )
 
 

@@ -147,17 +147,29 @@ def top_of(values: pd.DataFrame, ends: pd.Series, room: float, least: float = 1.
     return max(least, room * max(most, min(most * _REACH, largest(ends) or 0.0)))
 
 
-def mark_cut(axis: Axes, at: pd.Series, ends: pd.Series, top: float, colour: Any) -> None:
-    """An arrowhead at the panel's edge over each interval that goes on above it."""
-    cut = at[ends > top]
+def mark_cut(
+    axis: Axes, at: pd.Series, ends: pd.Series, limit: float, colour: Any, sideways: bool = False
+) -> None:
+    """An arrowhead at the panel's edge for each interval that goes on beyond it.
+
+    Args:
+        at: where the intervals stand on the other axis.
+        ends: their far ends.
+        limit: where the panel ends.
+        sideways: intervals lie along x.
+    """
+    cut = at[ends > limit]
     if not len(cut):
         return
+    edge = [1.0] * len(cut)
+    places, of_data = (edge, cut), axis.get_yaxis_transform()
+    if not sideways:
+        places, of_data = (cut, edge), axis.get_xaxis_transform()
     (marks,) = axis.plot(
-        cut,
-        [1.0] * len(cut),
-        transform=axis.get_xaxis_transform(),
+        *places,
+        transform=of_data,
         linestyle="none",
-        marker="^",
+        marker=">" if sideways else "^",
         markersize=4.5,
         color=colour,
         clip_on=False,

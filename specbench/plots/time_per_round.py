@@ -58,15 +58,15 @@ def draw(points: pd.DataFrame) -> Figure:
         key=lambda bar: (_rows.unique(known["series"]).index(bar[0]), bar[1]),
     )
     figure, panels = panels_by_setting(known, max(2.2, 0.9 + _ROW * len(bars)))
+    whole = known[list(_PARTS)].sum(axis=1).to_frame()
+    end = base.top_of(whole, known["round_high"], room=1.06, least=1.06)
     for axis, group in panels:
-        _bars(axis, group, bars)
+        _bars(axis, group, bars, end)
         axis.axvline(1.0, color=base.INK, linewidth=1.1, zorder=3)
         _in_milliseconds(axis, group)
         axis.tick_params(axis="y", labelsize=7.5)
     first, _ = panels[0]
-    reach = known[["round_high"]].max().max()
-    longest = float(known[list(_PARTS)].sum(axis=1).max())
-    first.set_xlim(0.0, 1.06 * max(1.0, longest, 0.0 if np.isnan(reach) else float(reach)))
+    first.set_xlim(0.0, end)
     first.set_ylim(len(bars) - 0.4, -0.6)
     forms = dict(zip(known["series"], known["draft_form"], strict=True))
     labels = [
@@ -75,11 +75,11 @@ def draw(points: pd.DataFrame) -> Figure:
     first.set_yticks(range(len(bars)), labels)
     _keys.put_title(figure, known, "Time of a round: draft, verify and the rest")
     figure.supxlabel("time per round (T1 = a plain decoding step); on top: ms", fontsize=10)
-    _keys.legend(figure, _legend())
+    _keys.legend(figure, _legend(cut=bool((known["round_high"] > end).any())))
     return figure
 
 
-def _bars(axis: Axes, group: pd.DataFrame, bars: list[tuple[str, int]]) -> None:
+def _bars(axis: Axes, group: pd.DataFrame, bars: list[tuple[str, int]], end: float) -> None:
     rows = zip(group["series"], group["gamma"], strict=True)
     places = [bars.index((series, int(gamma))) for series, gamma in rows]
     left = np.zeros(len(group))
@@ -97,6 +97,7 @@ def _bars(axis: Axes, group: pd.DataFrame, bars: list[tuple[str, int]]) -> None:
             zorder=2,
         )
         left = left + widths
+    base.mark_cut(axis, np.array(places), group["round_high"].to_numpy(), end, base.INK, True)
     axis.errorbar(
         left,
         places,
@@ -128,13 +129,13 @@ def _in_milliseconds(axis: Axes, group: pd.DataFrame) -> None:
         above.tick_params(labelsize=7.5)
 
 
-def _legend() -> list[Patch | Line2D]:
+def _legend(cut: bool) -> list[Patch | Line2D]:
     handles: list[Patch | Line2D] = [_keys.heading("Part of a round")]
     for label, colour, hatch in _PARTS.values():
         patch = Patch(facecolor=colour, hatch=hatch, edgecolor=base.INK, linewidth=0.5, label=label)
         handles.append(patch)
     handles.append(_keys.heading("Reference"))
     handles.append(Line2D([], [], color=base.INK, linewidth=1.1, label="T1: a plain step"))
-    interval = _keys.error_bar_handle()
-    interval.set(marker="_", label="95% interval of the round")
+    interval = _keys.error_bar_handle(cut, "95% interval of the round", "▶")
+    interval.set(marker="_")
     return [*handles, interval]

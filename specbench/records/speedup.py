@@ -19,8 +19,18 @@ from specbench.records.steps import (
 from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, product_of_ratios
 
+_FASTER = 1.1
+
 Tables = tuple[Columns, Columns]
 """The rounds and the requests of one cell."""
+
+
+def is_above_tau(speedup: float | None, tau: float | None) -> bool:
+    """Whether a round was faster than a plain step, by more than a few columns may be.
+
+    A round commits tau tokens for one forward of the target at least: no drafter is faster.
+    """
+    return speedup is not None and tau is not None and speedup > _FASTER * tau
 
 
 def speedup_interval(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from specbench.errors import SpecbenchError
-from specbench.records.reading import MANIFEST, load_cells, load_manifest
+from specbench.records.reading import CELLS, MANIFEST, is_torn, load_cells, load_manifest
 from specbench.records.resuming import continued
 from specbench.records.schema import Cell, Manifest
 from specbench.records.store import RunWriter
@@ -105,7 +105,7 @@ def is_complete(config: SweepConfig, cells: Sequence[Cell]) -> bool:
     if config.retry_failed or not (config.folder / MANIFEST).exists():
         return False
     manifest = load_manifest(config.folder)
-    if manifest.finished is None:
+    if manifest.finished is None or is_torn(config.folder / CELLS):
         return False
     done = {record.cell_id for record in load_cells(config.folder)}
     dropped = {entry["cell"] for entry in manifest.dropped}  # when the target was known

@@ -27,6 +27,11 @@ def test_plain_decoding_is_as_fast_as_its_baselines_together():
     assert "plain decoding 15.0 tok/s" in title, "1 / (mean of 1/30 and 1/10), not 20"
 
 
+def test_speedups_that_no_drafter_can_have_are_counted():
+    cells = [*baselines(), record(gamma=2, measured={"speedup": 5.0}), record()]
+    assert "speedup above τ in 1 cell: noise, no drafter can do it" in result_lines(cells)
+
+
 def test_the_widest_rows_fit_80_columns():
     wide = {
         "alpha_ci": (0.0, 1.0),

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from specbench.analysis.pooling import DIVERGED, Setting
 from specbench.analysis.shown.names import counted, some, with_gamma
 from specbench.records.schema import CellRecord
+from specbench.records.speedup import is_above_tau
 from specbench.records.summary import FEW_PROMPTS
 
 if TYPE_CHECKING:
     from specbench.analysis.fitted import GroupFit
 
 _UNEVEN = 1.5  # c at the shortest draft over c at the longest, from which one c misleads,
+_NOISY = 1.1  # and the shorter draft takes no longer than this times the longer one,
 _WORTH_SAYING = 0.02  # if drafting takes at least this share of a baseline step
 
 
@@ -48,7 +50,7 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
             "only one baseline finished, so there is no noise floor and what is answered is "
             f"provisional: {where}"
         )
-    notes += _uneven_costs(groups)
+    notes += [*_uneven_costs(groups), *_above_tau(own)]
     if any("all slots full" in text for group in groups for text in group.warnings):
         notes.append("some cells never had all slots full: their speed is over all steps")
     return tuple(notes)
@@ -96,23 +98,44 @@ def _imported(how: str, found: Sequence[GroupFit]) -> list[str]:
 
 
 def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
-    """Drafters whose draft costs much the same at every length, like heads that run at once."""
+    """Drafters whose draft takes less than γ steps' time at γ tokens, like heads that run at once.
+
+    A longer draft that took less time than a shorter one is noise and says nothing of the kind.
+    """
     uneven = []
     for group in groups:
         known = [point for point in group.points if point.c and point.draft_length_mean]
         if len(known) < 2:
             continue
-        (short, c), (long, least) = (
-            (point.gamma, point.c or 0.0) for point in (known[0], known[-1])
-        )
-        draft = least * (known[-1].draft_length_mean or 0.0)
-        if c >= _UNEVEN * least and draft >= _WORTH_SAYING:
-            uneven.append(f"{group.key}, {c:.3f} at γ = {short}, {least:.3f} at γ = {long}")
+        first, last = known[0], known[-1]
+        c, least = first.c or 0.0, last.c or 0.0
+        short, long = (c * (first.draft_length_mean or 0), least * (last.draft_length_mean or 0))
+        if c >= _UNEVEN * least and long >= _WORTH_SAYING and short <= _NOISY * long:
+            gammas = f"{c:.3f} at γ = {first.gamma}, {least:.3f} at γ = {last.gamma}"
+            uneven.append(f"{group.key}, {gammas}")
     if not uneven:
         return []
     return [
-        "a draft costs much the same at every γ, so no single c describes it and the closed form "
-        f"misleads; the extended model has each γ's own draft time: c of {some(uneven)}"
+        "drafting γ tokens takes less than γ times as long as one, so no single c describes it and "
+        f"the closed form misleads; the extended model has each γ's own draft time: c of "
+        f"{some(uneven)}"
+    ]
+
+
+def _above_tau(groups: Iterable[GroupFit]) -> list[str]:
+    """Speedups that no drafter can have."""
+    found = [
+        f"{with_gamma(group.key.drafter, group.draft_form, point.gamma)} ({group.key.setting}),"
+        f" {point.speedup:.2f} with τ = {point.tau:.2f}"
+        for group in groups
+        for point in group.points
+        if is_above_tau(point.speedup, point.tau)
+    ]
+    if not found:
+        return []
+    return [
+        "a speedup above τ says that rounds were faster than plain steps, which is noise: measure "
+        f"again with nothing else running: {some(found)}"
     ]
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
 import pytest
 
+from specbench.analysis.checking.notes import run_notes
 from specbench.analysis.fit import fit_run
 from specbench.analysis.fitted import GroupFit, RunFit
 from specbench.errors import SpecbenchError
@@ -247,6 +249,31 @@ def test_a_draft_that_costs_the_same_at_every_gamma_is_told(tmp_path: Path) -> N
     (note,) = fitted(simulate_run(tmp_path / "run", heads, gammas=(1, 4), drift=0.01)).warnings
     assert "no single c" in note
     assert "0.099 at γ = 1, 0.025 at γ = 4" in note  # noise of 2%
+
+
+def test_a_longer_draft_that_took_less_time_than_a_shorter_one_is_noise(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run", {"eagle:x": SimulatedDrafter(0.6, 0.1)}, gammas=(1, 4), drift=0.01
+    )
+    fit = fitted(folder)
+    (group,) = fit.groups
+    first, last = group.points
+    slow = dataclasses.replace(first, c=0.8)
+    told = run_notes([dataclasses.replace(group, points=(slow, last))], [])
+    assert not any("no single c" in note for note in told)
+    even = dataclasses.replace(first, c=0.4)
+    (note,) = run_notes([dataclasses.replace(group, points=(even, last))], [])
+    assert "no single c" in note
+
+
+def test_a_speedup_that_no_drafter_can_have_is_told(tmp_path: Path) -> None:
+    folder = simulate_run(
+        tmp_path / "run", NGRAM, gammas=(1, 4), v=lambda gamma, _: 0.2 if gamma == 4 else 1.0
+    )
+    notes = [note for note in fitted(folder).warnings if "above τ" in note]
+    assert len(notes) == 1
+    assert "ngram γ = 4 (code, T = 0, batch 1)" in notes[0]
+    assert "γ = 1" not in notes[0]
 
 
 def test_the_noise_floor_of_repeats_is_that_of_one(tmp_path: Path) -> None:

@@ -160,6 +160,18 @@ def test_the_parts_of_a_round_add_up_to_what_it_costs(tmp_path: Path) -> None:
     assert {"draft", "verify", "the rest"} <= set(legend_texts(figure))
 
 
+def test_a_rounds_interval_that_reaches_far_leaves_the_panel(tmp_path: Path) -> None:
+    frames = simulated(tmp_path, gammas=(2, 4), v=1.2)
+    frames["points"].loc[0, "round_high"] = 1e4
+    figure = draw("time-per-round", frames)
+    (axis,) = figure.axes
+    assert axis.get_xlim()[1] < 4.0
+    (mark,) = (line for line in axis.get_lines() if line.get_marker() == ">")
+    assert list(mark.get_xdata()) == [1.0]
+    assert list(mark.get_ydata()) == [0], "the first bar's"
+    assert "95% interval of the round\n(▶ goes on)" in legend_texts(figure)
+
+
 def test_batches_are_joined_at_each_drafters_best_gamma(tmp_path: Path) -> None:
     frames = simulated(
         tmp_path,

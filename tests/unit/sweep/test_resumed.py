@@ -80,6 +80,17 @@ def test_a_complete_run_measures_nothing_and_loads_nothing(sweep: Sweep):
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+def test_a_line_cut_short_behind_a_complete_run_is_taken_away(sweep: Sweep):
+    folder = sweep.run()
+    cells = folder / "cells.jsonl"
+    before = cells.read_bytes()
+    cells.write_bytes(before + b'{"half": ')
+    sweep.backend.generated.clear()
+    sweep.run()
+    assert sweep.backend.generated == []
+    assert cells.read_bytes() == before
+
+
 def test_cells_that_lack_only_the_blocks_end_get_it_when_the_run_is_taken_up(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ):
