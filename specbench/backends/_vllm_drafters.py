@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from specbench.backends._vllm_export import for_vllm
 from specbench.errors import SpecbenchError
 from specbench.heads.files import Checkpoint, open_checkpoint, tensor_names
 from specbench.weights.embedded import cache_dir
-from specbench.weights.source import ModelSource
+from specbench.weights.source import ModelSource, weight_files
 
 _BLOCK = re.compile(r"(\d+)\.(\d+)\.linear\.weight")
 _OUTPUTS = ("lm_head.weight", "model.embed_tokens.weight")  # tied ones are the embeddings
@@ -48,7 +49,8 @@ def as_vllm_takes_it(
     if kind == "eagle":
         refuse_biased_eagle(name)
     source = find(name)
-    return for_vllm(source) if kind == "model" else source.path, source.provenance
+    made = {"model": for_vllm, "eagle": eagle_for_vllm}.get(kind)
+    return made(source) if made else source.path, source.provenance
 
 
 def medusa_for_vllm(heads: Checkpoint, target: ModelSource) -> Path:
@@ -100,6 +102,25 @@ def refuse_biased_eagle(name: str) -> None:
             f"vLLM can't draft with {name}: its fc has a bias, and vLLM's EAGLE has none",
             "Name a head without one, or measure this one with --backend native",
         )
+
+
+def eagle_for_vllm(source: ModelSource) -> Path:
+    """An EAGLE head's folder, or one in the cache whose configuration names its architecture.
+
+    vLLM puts ``Eagle`` before that name; without one it takes the model type's bare model, for
+    which it has no head.
+    """
+    config = json.loads((source.path / "config.json").read_text(encoding="utf-8"))
+    if config.get("architectures"):
+        return source.path
+    folder = cache_dir() / "vllm" / f"{source.provenance['sha256'][:16]}-eagle"
+    if not (folder / "config.json").is_file():  # it is written last
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in weight_files(source.path):
+            shutil.copy(file, folder)
+        config["architectures"] = ["LlamaForCausalLM"]
+        (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    return folder
 
 
 def _output_layer(target: ModelSource) -> Tensor:
