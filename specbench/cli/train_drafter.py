@@ -68,14 +68,13 @@ def train_drafter(
     minutes: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
             metavar="M",
             help="Time to train, without the collecting; parts of an interrupted training are "
             "added up. Default: 20, or no limit where --steps is given.",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Stop after so many steps.")
+        int | None, typer.Option(metavar="N", help="Stop after so many steps.")
     ] = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=2, metavar="N", help="Longest answer that is collected.")
@@ -83,12 +82,12 @@ def train_drafter(
     batch_size: Annotated[
         int, typer.Option(min=1, metavar="N", help="Answers that are collected at once.")
     ] = 48,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of everything.")] = 0,
     device: Annotated[
         str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")
     ] = "auto",
     threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="CPU threads. Default: all.")
+        int | None, typer.Option(metavar="N", help="CPU threads. Default: all.")
     ] = None,
 ) -> None:
     """Train a drafter (EAGLE, EAGLE-3 or Medusa heads, a draft model) for a target.
@@ -98,7 +97,7 @@ def train_drafter(
     """
     from specbench.cli._training_view import TrainingView, check_line
     from specbench.errors import SpecbenchError
-    from specbench.measure.device import set_threads
+    from specbench.measure.device import check_threads, set_threads
     from specbench.training.loop import Budget
     from specbench.training.prompts import PROMPTS_FILE
     from specbench.training.session import KINDS, Order
@@ -107,6 +106,7 @@ def train_drafter(
 
     if kind not in KINDS:
         raise SpecbenchError(f"--kind {kind!r} is unknown", f"Choose {', '.join(sorted(KINDS))}")
+    check_threads(threads)
     set_threads(threads)
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
