@@ -188,3 +188,39 @@ def test_a_target_that_changes_its_logits_behind_its_head_is_refused():
     model.forward = capped
     with pytest.raises(SpecbenchError, match="target capped scales or caps its logits"):
         require_plain_head(target)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"final_logit_softcapping": 30.0}),
+        ("gemma2", {"final_logit_softcapping": 900.0}),
+        ("granite", {"logits_scaling": 1.01}),
+        ("cohere", {"logit_scale": 0.99}),
+    ],
+)
+def test_caps_and_scales_of_a_config_are_seen_however_small_the_logits(
+    kind: str, changes: dict[str, float]
+):
+    model = random_model(kind, spread=0.01, **changes)
+    with pytest.raises(SpecbenchError, match="scales or caps its logits behind its output layer"):
+        require_plain_head(LanguageModel(model, name=kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"final_logit_softcapping": None}),
+        ("granite", {"logits_scaling": 1.0}),
+        ("cohere", {"logit_scale": 1.0}),
+    ],
+)
+def test_a_config_that_neither_caps_nor_scales_is_accepted(kind: str, changes: dict[str, object]):
+    require_plain_head(LanguageModel(random_model(kind, **changes), name=kind))
+
+
+def test_a_scale_of_the_states_before_the_output_layer_is_refused():
+    model = random_model("llama")
+    model.lm_head.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 1.01,))
+    with pytest.raises(SpecbenchError, match="caps its states before its output layer"):
+        require_plain_head(LanguageModel(model, name="scaled"))
