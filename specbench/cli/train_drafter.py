@@ -45,7 +45,7 @@ def train_drafter(
         typer.Option(
             metavar="DIR",
             help="Folder of the target's output; kept, and extended where it is too small. "
-            "Default: corpus-TARGET beside --out.",
+            "Default: corpus-TARGET beside --out, with --prompts corpus-TARGET-PROMPTS.",
         ),
     ] = None,
     tokens: Annotated[
@@ -99,8 +99,8 @@ def train_drafter(
     from specbench.errors import SpecbenchError
     from specbench.measure.device import check_threads, set_threads
     from specbench.training.loop import Budget
-    from specbench.training.prompts import PROMPTS_FILE
-    from specbench.training.session import KINDS, Order
+    from specbench.training.order import Order
+    from specbench.training.session import KINDS
     from specbench.training.session import train_drafter as train
     from specbench.weights.progress import TerminalProgress
 
@@ -110,16 +110,18 @@ def train_drafter(
     set_threads(threads)
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
-    short = Path(target or "SmolLM2-135M-Instruct").name
+    name = Path(target or "SmolLM2-135M-Instruct").name
+    if prompts is not None:  # answers to other prompts are another corpus
+        name += f"-{prompts.stem}"
     order = Order(
         kind=kind,
         out=out,
-        corpus=corpus or out.parent / f"corpus-{short}",
+        corpus=corpus or out.parent / f"corpus-{name}",
         target=target,
         start=start,
         tokens=tokens,
         outputs=outputs,
-        prompts=prompts or PROMPTS_FILE,
+        prompts=prompts,
         vocab=vocab,
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,

@@ -202,16 +202,27 @@ def test_the_state_of_another_training_is_refused(
 @pytest.mark.parametrize("content", [b"", b"no state at all", b"PK\x03\x04"])
 def test_a_damaged_state_is_named(tmp_path: Path, content: bytes):
     (tmp_path / STATE_FILE).write_bytes(content)
-    with pytest.raises(SpecbenchError, match=r"cannot go on with .*training\.pt") as failure:
+    with pytest.raises(
+        SpecbenchError, match=r"cannot go on with .*training\.pt: it is damaged\. D"
+    ) as failure:
         train(new("medusa"), split(), tmp_path, STEPS)
     assert "\n" not in str(failure.value)
+
+
+_NO_ROOM = r"cannot write .*training\.pt: File too large\. Make room .*: it "
+
+
+def test_a_full_disk_before_the_first_state_keeps_none(tmp_path: Path, no_room):
+    with no_room(3000), pytest.raises(SpecbenchError, match=_NO_ROOM + "begins to train anew"):
+        train(new("medusa"), split(), tmp_path, STEPS)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_leaves_the_state_before(tmp_path: Path, no_room):
     train(new("medusa"), split(), tmp_path, STEPS)
     before = (tmp_path / STATE_FILE).read_bytes()
     more = Budget(minutes=None, steps=9, tokens_per_step=40)
-    with no_room(3000), pytest.raises(SpecbenchError, match=r"cannot write .*training\.pt"):
+    with no_room(3000), pytest.raises(SpecbenchError, match=_NO_ROOM + "goes on from the last"):
         train(new("medusa"), split(), tmp_path, more)
     assert (tmp_path / STATE_FILE).read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == [STATE_FILE]
