@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from specbench.training.checkpoint import format_rate
-from specbench.training.session import Listener
+from specbench.training.order import Listener
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -65,10 +65,13 @@ class TrainingView(Listener):
     def collecting(self, tokens: int, wanted: int) -> None:
         text = f"collecting answers: {tokens:,} of {wanted:,} tokens"
         if tokens >= wanted:
-            text = f"collecting answers: {tokens:,} tokens, enough"
+            text = f"answers: {tokens:,} tokens, enough"
         self._show(text, tokens / wanted)
 
     def training(self, progress: Progress, share: float) -> None:
+        if not self._checks and progress.step > 1:
+            self._checks = len(progress.checks)
+            self.message(f"going on at step {progress.step}")
         if len(progress.checks) > self._checks:
             self._checks = len(progress.checks)
             self.message(check_line(progress))

@@ -180,7 +180,10 @@ def _interrupted_text(words: Sequence[str]) -> str:
     if "alpha" in words[:1]:
         return "interrupted. Text and traces are kept: type the same command again to go on"
     if "train-drafter" in words[:1]:
-        return "interrupted. Answers and training are kept: type the same command again to go on"
+        return (
+            "interrupted. Finished shards of answers and steps of training are kept: type the same"
+            " command again to go on"
+        )
     return "interrupted"
 
 

@@ -45,7 +45,7 @@ def train_drafter(
         typer.Option(
             metavar="DIR",
             help="Folder of the target's output; kept, and extended where it is too small. "
-            "Default: corpus-TARGET beside --out.",
+            "Default: corpus-TARGET beside --out, with --prompts corpus-TARGET-PROMPTS.",
         ),
     ] = None,
     tokens: Annotated[
@@ -68,14 +68,13 @@ def train_drafter(
     minutes: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
             metavar="M",
             help="Time to train, without the collecting; parts of an interrupted training are "
             "added up. Default: 20, or no limit where --steps is given.",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Stop after so many steps.")
+        int | None, typer.Option(metavar="N", help="Stop after so many steps.")
     ] = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=2, metavar="N", help="Longest answer that is collected.")
@@ -83,12 +82,12 @@ def train_drafter(
     batch_size: Annotated[
         int, typer.Option(min=1, metavar="N", help="Answers that are collected at once.")
     ] = 48,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of everything.")] = 0,
     device: Annotated[
         str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")
     ] = "auto",
     threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="CPU threads. Default: all.")
+        int | None, typer.Option(metavar="N", help="CPU threads. Default: all.")
     ] = None,
 ) -> None:
     """Train a drafter (EAGLE, EAGLE-3 or Medusa heads, a draft model) for a target.
@@ -98,28 +97,31 @@ def train_drafter(
     """
     from specbench.cli._training_view import TrainingView, check_line
     from specbench.errors import SpecbenchError
-    from specbench.measure.device import set_threads
+    from specbench.measure.device import check_threads, set_threads
     from specbench.training.loop import Budget
-    from specbench.training.prompts import PROMPTS_FILE
-    from specbench.training.session import KINDS, Order
+    from specbench.training.order import Order
+    from specbench.training.session import KINDS
     from specbench.training.session import train_drafter as train
     from specbench.weights.progress import TerminalProgress
 
     if kind not in KINDS:
         raise SpecbenchError(f"--kind {kind!r} is unknown", f"Choose {', '.join(sorted(KINDS))}")
+    check_threads(threads)
     set_threads(threads)
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
-    short = Path(target or "SmolLM2-135M-Instruct").name
+    name = Path(target or "SmolLM2-135M-Instruct").name
+    if prompts is not None:  # answers to other prompts are another corpus
+        name += f"-{prompts.stem}"
     order = Order(
         kind=kind,
         out=out,
-        corpus=corpus or out.parent / f"corpus-{short}",
+        corpus=corpus or out.parent / f"corpus-{name}",
         target=target,
         start=start,
         tokens=tokens,
         outputs=outputs,
-        prompts=prompts or PROMPTS_FILE,
+        prompts=prompts,
         vocab=vocab,
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,

@@ -17,6 +17,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICES = r"auto|cpu|cuda(:\d+)?"
 SEVERAL_DEVICES = r"cuda:\d+(,cuda:\d+)+"
 """What a device may be called, and several for the layers of one model: regular expressions."""
+_MOST_THREADS_PER_CORE = 8
 
 
 def resolve(name: str = "auto") -> str:
@@ -49,6 +50,25 @@ def resolve(name: str = "auto") -> str:
             )
         return f"cuda:{number}"
     raise SpecbenchError(f"unknown device {name!r}", "Use auto, cpu, cuda or cuda:N")
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads that no work on this machine has a use for.
+
+    Args:
+        threads: as asked for; None is right everywhere.
+
+    Raises:
+        SpecbenchError: fewer than one, or more than some per core: torch and scipy end with a
+            traceback where the system gives them no more.
+    """
+    most = _MOST_THREADS_PER_CORE * (os.cpu_count() or 1)
+    if threads is not None and not 1 <= threads <= most:
+        raise SpecbenchError(
+            f"--threads {threads} is not usable",
+            f"Give a whole number from 1 to {most}, {_MOST_THREADS_PER_CORE} per core of this"
+            " machine",
+        )
 
 
 def set_threads(threads: int | None) -> int:

@@ -67,7 +67,7 @@ class Split:
             raise SpecbenchError(
                 f"the corpus {corpus.folder} has {len(split.training)} samples to train on and "
                 f"{len(split.kept_out)} kept out; both are needed",
-                "Raise --tokens, or give more --outputs",
+                "Raise --tokens, or give more --outputs or more different --prompts",
             )
         return split
 

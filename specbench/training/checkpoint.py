@@ -15,6 +15,8 @@ from torch import Tensor
 
 from specbench.errors import SpecbenchError
 from specbench.heads.files import RANKING
+from specbench.training.reasons import reason
+from specbench.training.source import OUTPUTS, Source
 from specbench.training.state import Progress
 from specbench.training.trainee import Trainee
 
@@ -29,7 +31,8 @@ class Origin:
 
     Attributes:
         target: name, source and hash of the target.
-        corpus: number of samples, of answer tokens, of samples kept out, of those measured on.
+        corpus: number of samples, of greedy ones, of answer tokens, of samples kept out, of those
+            measured on; and ``sources``, the fields of each Source with its number of ``answers``.
         budget: the fields of the training's Budget.
         licence: of the target, and so of the weights; None where it is not known.
         start: the checkpoint that the training began from; None if it began anew.
@@ -84,7 +87,7 @@ def write_checkpoint(
                 file.replace(folder / file.name)
     except (OSError, SafetensorError) as error:
         raise SpecbenchError(
-            f"cannot write the checkpoint to {folder}: {error}",
+            f"cannot write the checkpoint to {folder}: {reason(error, 'the disk is full')}",
             "Make room and type the same command again: the training itself is kept",
         ) from error
 
@@ -126,8 +129,9 @@ Proposes tokens for speculative decoding with this target; trained with `specben
 
 - Target: {name}, served from {origin.target.get("served_from")}, SHA-256
   `{origin.target.get("sha256")}`
-- Data: {corpus["samples"]} of the target's own answers, greedy and sampled, with
-  {corpus["tokens"]:,} tokens; {corpus["kept_out"]} answers kept out of training
+- Data: {corpus["samples"]} answers, {corpus["greedy"]} of them greedy and the others sampled, with
+  {corpus["tokens"]:,} tokens; {corpus["kept_out"]} kept out of training
+{_sources(corpus["sources"])}
 - Training: {facts["steps"]} steps in {_minutes(facts["seconds"])} minutes, seed {facts["seed"]}
 - Begun: {begun}
 - Size: {facts["parameters"]:,} parameters, draft vocabulary of {len(trainee.columns):,} tokens
@@ -141,6 +145,19 @@ were: greedy, and the overlap of the two distributions at temperature 1. Measure
 |---|---|---|---|---|
 {rows}
 """
+
+
+def _sources(facts: list[dict[str, Any]]) -> str:
+    """A line of the card for each place that answers come from."""
+    lines = []
+    for fact in facts:
+        source = Source(fact["kind"], fact["file"], fact["sha256"])
+        if source.kind == OUTPUTS:
+            told = f"from {source.words}, taken on trust as the target's"
+        else:
+            told = f"of the target's own answers to {source.words}"
+        lines.append(f"- From: {fact['answers']} {told}")
+    return "\n".join(lines)
 
 
 def _minutes(seconds: float) -> str:

@@ -11,16 +11,17 @@ file:
     tokens [T] int32, lengths [n] int32, prompt_lengths [n] int32, temperatures [n] float32
     states.<i> [T - n, H] float16: the state entering layer i (the number of layers: the last state,
         after the final norm) for every token but a sequence's last, which the target never read
+
+Its metadata say as ``source`` what its answers are to; shards of earlier versions don't.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import random
-import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specbench.errors import SpecbenchError
+from specbench.training.reasons import reason
+from specbench.training.source import OUTPUTS, PROMPTS, Source
 
 _STATE = "states."
+_SOURCE = "source"
+_OF_OUTPUTS = "shard-outputs-"
 
 
 @dataclass
@@ -65,7 +70,8 @@ class Corpus:
             made for something else is refused.
 
     Raises:
-        SpecbenchError: the folder belongs to another target or cannot be used.
+        SpecbenchError: the folder belongs to another target, holds shards without saying whose, or
+            cannot be used.
     """
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
@@ -74,14 +80,19 @@ class Corpus:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if note.exists():
-                found = json.loads(note.read_text(encoding="utf-8"))
-                _refuse_other(folder, found, about)
+                _refuse_other(folder, _read_note(note), about)
+            elif self.shards():
+                raise SpecbenchError(
+                    f"{folder} has shards of answers but no {note.name}, which says whose they are",
+                    "Put it back, or use another --corpus",
+                )
             else:
                 partial = note.with_suffix(f".{os.getpid()}.partial")
                 partial.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
                 partial.replace(note)
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise SpecbenchError(f"cannot use the corpus folder {folder}: {error}") from error
+        except OSError as error:
+            why = reason(error, "it can't be read or written")
+            raise SpecbenchError(f"cannot use the corpus folder {folder}: {why}") from error
 
     def shards(self) -> list[Path]:
         """The finished shards, in order of their names."""
@@ -90,8 +101,32 @@ class Corpus:
     def shard(self, name: str) -> Path:
         return self.folder / f"shard-{name}.safetensors"
 
-    def write(self, name: str, samples: Sequence[Sample]) -> None:
+    def source(self, path: Path) -> Source:
+        """Where the answers of a shard come from.
+
+        Raises:
+            SpecbenchError: the shard is damaged.
+        """
+        with _reading(path), safe_open(path, framework="pt") as shard:
+            told = (shard.metadata() or {}).get(_SOURCE)
+            if told is not None:
+                return Source.from_json(told)
+        return Source(OUTPUTS if path.name.startswith(_OF_OUTPUTS) else PROMPTS)
+
+    def num_answers(self) -> dict[Source, int]:
+        """How many answers come from where."""
+        counts: Counter[Source] = Counter()
+        for path in self.shards():
+            counts[self.source(path)] += sum(1 for _ in self.samples(paths=[path]))
+        return dict(counts)
+
+    def write(self, name: str, samples: Sequence[Sample], source: Source | None = None) -> None:
         """Write a shard, whole or not at all.
+
+        Args:
+            name: what makes its file's name.
+            samples: one at least, all with states of the same layers.
+            source: where they come from; None if it is not known.
 
         Raises:
             SpecbenchError: the disk is full, or the folder cannot be written.
@@ -108,11 +143,11 @@ class Corpus:
         path = self.shard(name)
         partial = path.with_suffix(f".{os.getpid()}.partial")
         try:
-            save_file(tensors, partial)
+            save_file(tensors, partial, None if source is None else {_SOURCE: source.to_json()})
             partial.replace(path)
         except (OSError, SafetensorError) as error:
             raise SpecbenchError(
-                f"cannot write {path}: {error}",
+                f"cannot write {path}: {reason(error, 'the disk took only a part of it')}",
                 "Make room and type the same command again: finished shards are kept",
             ) from error
         finally:
@@ -127,12 +162,12 @@ class Corpus:
             SpecbenchError: a shard is damaged, or lacks a layer.
         """
         for path in self.shards() if paths is None else paths:
-            try:
+            with _reading(path):
                 yield from _read(path, layers)
-            except (OSError, SafetensorError, ValueError) as error:
-                raise SpecbenchError(
-                    f"cannot read {path}: {error}", "Delete it; it is made again"
-                ) from error
+
+    def num_tokens(self, paths: Sequence[Path] | None = None) -> int:
+        """Answer tokens of the given shards (default: all)."""
+        return sum(len(sample.answer) for sample in self.samples(paths=paths))
 
     def token_counts(self, vocab_size: int) -> Tensor:
         """[V] how often the target wrote each token."""
@@ -148,48 +183,28 @@ def as_stored(states: Tensor) -> Tensor:
     return states.clamp(-limit, limit).half().cpu()
 
 
-def read_outputs(file: Path) -> list[Sample]:
-    """Answers collected elsewhere: JSON lines with prompt_ids, output_ids and temperature.
-
-    Args:
-        file: ``.jsonl`` or ``.jsonl.gz``.
-
-    Returns:
-        Samples without states, in an order of chance that is always the same; empty answers are
-        left out.
-
-    Raises:
-        SpecbenchError: unreadable, or a line lacks one of the three or is no sample.
-    """
-    opener = gzip.open if file.suffix == ".gz" else open
-    samples = []
-    where = str(file)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turns whatever a damaged shard leads to into one error that names it."""
     try:
-        with opener(file, "rt", encoding="utf-8") as stream:
-            for number, line in enumerate(stream, 1):
-                where = f"{file}, line {number},"
-                row = json.loads(line)
-                prompt, output = _ids(row["prompt_ids"]), _ids(row["output_ids"])
-                if not prompt:
-                    raise ValueError("an empty prompt")
-                if output:
-                    temperature = float(row["temperature"])
-                    samples.append(Sample([*prompt, *output], len(prompt), temperature))
-    except KeyError as error:
-        raise SpecbenchError(f"{where} has no {error}") from error
-    except (OSError, EOFError, ValueError, TypeError, zlib.error, RecursionError) as error:
-        where = where.removesuffix(",")
-        raise SpecbenchError(f"cannot read the outputs in {where}: {error}") from error
-    if not samples:
-        raise SpecbenchError(f"there is no answer in {file}")
-    random.Random(0).shuffle(samples)
-    return samples
+        yield
+    except (OSError, SafetensorError, ValueError, TypeError) as error:
+        is_told = type(error) is ValueError  # by _read
+        why = str(error) if is_told else reason(error, "it is damaged")
+        raise SpecbenchError(f"cannot read {path}: {why}", "Delete it; it is made again") from error
 
 
-def _ids(values: Any) -> list[int]:
-    if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise TypeError(f"{str(values)[:40]} is no list of token ids")
-    return values
+def _read_note(note: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    except ValueError:  # no JSON, or no text
+        pass
+    raise SpecbenchError(
+        f"cannot use the corpus folder {note.parent}: its {note.name} is damaged",
+        "Put a good one back, or use another --corpus",
+    )
 
 
 def _read(path: Path, layers: Sequence[int]) -> Iterator[Sample]:
@@ -228,7 +243,7 @@ def _refuse_other(folder: Path, found: dict[str, Any], about: dict[str, Any]) ->
         theirs = found.get(key, value)
         same = theirs == value
         if key == "target":  # a folder goes by many names; where it is known, its hash decides
-            same = Path(theirs).name == Path(value).name
+            same = Path(str(theirs)).name == Path(value).name
         if not same:
             raise SpecbenchError(
                 f"the corpus {folder} was made with {key} = {theirs!r}, not {value!r}",

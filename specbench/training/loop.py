@@ -7,6 +7,7 @@ depends on the seed alone, up to rounding; else it also depends on the machine.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from specbench.errors import SpecbenchError
 from specbench.training.batches import Split, padded, training_batches
 from specbench.training.interruption import Interruption
 from specbench.training.state import Progress, load_state, save_state
@@ -23,6 +25,7 @@ from specbench.training.trainee import Trainee
 
 _WARM_UP_SHARE = 0.03
 _GOING_ON = 0.5  # of the learning rate, for weights that have been trained before
+_LARGEST_SEED = 2**63 - 1
 _LOOK_AT = 32  # samples from which initial weights are set
 
 
@@ -31,11 +34,14 @@ class Budget:
     """When training ends: whichever comes first.
 
     Attributes:
-        minutes: of training, resumed parts added up; None for no limit.
-        steps: optimizer steps; None for no limit.
+        minutes: of training, more than 0, resumed parts added up; None for no limit.
+        steps: optimizer steps, 1 or more; None for no limit.
         tokens_per_step: batch size in tokens, padding included.
-        seed: of initial weights and of the order of samples.
+        seed: of initial weights and of the order of samples; what torch takes.
         check_s: seconds between checks on kept-out prompts.
+
+    Raises:
+        SpecbenchError: minutes, steps or seed are none of these.
     """
 
     minutes: float | None = 20.0
@@ -44,11 +50,23 @@ class Budget:
     seed: int = 0
     check_s: float = 120.0
 
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise SpecbenchError(
+                f"--minutes {self.minutes:g} is not usable", "Give a finite number, more than 0"
+            )
+        if self.steps is not None and self.steps < 1:
+            raise SpecbenchError(f"--steps {self.steps} is not usable", "Give 1 or more")
+        if not 0 <= self.seed <= _LARGEST_SEED:
+            raise SpecbenchError(
+                f"--seed {self.seed} is not usable", "Give a whole number from 0 to below 2^63"
+            )
+
     def share(self, step: int, seconds: float) -> float:
         """How much of the budget is used, 0 to 1."""
         used = [0.0]
         if self.minutes is not None:
-            used.append(seconds / (60 * self.minutes) if self.minutes else 1.0)
+            used.append(seconds / (60 * self.minutes))
         if self.steps is not None:
             used.append(step / self.steps)
         return min(1.0, max(used))

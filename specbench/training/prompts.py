@@ -23,7 +23,8 @@ PROMPTS_FILE = Path(__file__).with_name("prompts.toml")
 PASSAGE = "passage"
 SOURCE = "source"
 
-_REFERENCE = re.compile(r"\{([a-z_0-9]+)\}")
+_REFERENCE = re.compile(r"\{([\w-]+)\}")
+"""A name in braces; what holds blanks, quotes or nothing at all is text."""
 _MOST_DRAWS = 1000
 
 
@@ -50,18 +51,21 @@ class PromptGrammar:
         """The grammar of a TOML file.
 
         Raises:
-            SpecbenchError: unreadable, or not a table of lists of texts with a ``prompt``.
+            SpecbenchError: unreadable, not a table of lists of texts with a ``prompt``, or with a
+                text that is empty or refers to what is not there.
         """
         try:
             rules = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SpecbenchError(f"cannot read the prompt grammar {file}: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise SpecbenchError(f"cannot read the prompt grammar {file}: {why}") from error
         for name, alternatives in rules.items():
             usable = isinstance(alternatives, list) and alternatives
             if not usable or not all(isinstance(text, str) for text in alternatives):
                 raise SpecbenchError(f"{file}: {name!r} is not a list of texts")
         if "prompt" not in rules:
             raise SpecbenchError(f"{file} has no 'prompt' to start from")
+        _check_texts(file, rules)
         return cls(rules)
 
     def draw(self, rng: random.Random, passages: Sequence[str] = ()) -> TrainingPrompt:
@@ -98,3 +102,24 @@ class PromptGrammar:
 
     def _known(self, name: str) -> bool:
         return name == PASSAGE or name in self.rules
+
+
+def _check_texts(file: Path, rules: Mapping[str, Sequence[str]]) -> None:
+    """Refuse texts that would be asked as nobody meant them, naming rule and text."""
+    gives_passages = f"{{{SOURCE}}}" in rules["prompt"]
+    for name, alternatives in rules.items():
+        for number, text in enumerate(alternatives, 1):
+            where = f"{file}: text {number} of {name!r}"
+            if not text.strip():
+                raise SpecbenchError(f"{where} is empty")
+            for reference in _REFERENCE.findall(text):
+                if reference == PASSAGE and not gives_passages:
+                    raise SpecbenchError(
+                        f"{where} has {{{PASSAGE}}}, and no earlier answer can be one",
+                        f"Write '{{{SOURCE}}}' among the texts of 'prompt' as well",
+                    )
+                if reference != PASSAGE and reference not in rules:
+                    raise SpecbenchError(
+                        f"{where} has {{{reference}}}, and there is no {reference!r}",
+                        f"Correct the name, or write {{ {reference} }} if it is text",
+                    )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,17 +13,17 @@ from specbench.errors import SpecbenchError
 from specbench.measure.device import resolve
 from specbench.models.support import require_rollback
 from specbench.models.target import LanguageModel
-from specbench.training import generate
 from specbench.training.batches import Split
 from specbench.training.checkpoint import MARK, Origin, write_checkpoint
-from specbench.training.corpus import Corpus, Sample, read_outputs
+from specbench.training.collecting import Collector
+from specbench.training.corpus import Corpus
 from specbench.training.draft_model import DraftModelTrainee
 from specbench.training.eagle import EagleTrainee
-from specbench.training.eagle3 import Eagle3Trainee, feature_layers
-from specbench.training.loop import Budget, train
+from specbench.training.eagle3 import Eagle3Trainee
+from specbench.training.loop import train
 from specbench.training.medusa import MedusaTrainee
+from specbench.training.order import Listener, Order
 from specbench.training.output_layer import require_plain_head
-from specbench.training.prompts import PROMPTS_FILE, PromptGrammar
 from specbench.training.state import Progress, forget_state
 from specbench.training.trainee import Trainee
 from specbench.weights.loading import load_causal_lm
@@ -36,50 +35,6 @@ KINDS: dict[str, type[Trainee]] = {
 }
 LONGEST_SAMPLE = 448
 EMBEDDED_LICENCE = "apache-2.0"
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to train.
-
-    Attributes:
-        kind: a key of KINDS.
-        target: as for ``specbench run``; None for the embedded default.
-        start: checkpoint of this kind to go on from, a folder or a hub name; None for a new one.
-        out: folder of the checkpoint; must not hold one yet.
-        corpus: folder of the target's output, made or extended.
-        tokens: answer tokens that the corpus must have.
-        outputs: answers collected elsewhere, added to the corpus first.
-        prompts: file with the grammar of the prompts.
-        vocab: tokens of the draft vocabulary.
-        max_new_tokens, batch_size: of the answers.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        budget: when training ends.
-    """
-
-    kind: str
-    out: Path
-    corpus: Path
-    target: str | None = None
-    start: str | None = None
-    tokens: int = 300_000
-    outputs: Path | None = None
-    prompts: Path = PROMPTS_FILE
-    vocab: int = 4096
-    max_new_tokens: int = 192
-    batch_size: int = 48
-    device: str = "auto"
-    budget: Budget = field(default_factory=Budget)
-
-
-class Listener:
-    """Hears how far things are; the command line overrides it with bars."""
-
-    def collecting(self, tokens: int, wanted: int) -> None: ...
-
-    def training(self, progress: Progress, share: float) -> None: ...
-
-    def message(self, text: str) -> None: ...
 
 
 def train_drafter(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
@@ -105,8 +60,7 @@ def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
             f"--target {order.target!r} has random weights, and nothing can be learned from those",
             "Name a model with weights",
         )
-    grammar = PromptGrammar.read(order.prompts)
-    outputs = read_outputs(order.outputs) if order.outputs is not None else []
+    collector = Collector(order)
     device = resolve(order.device)
     loaded = load_causal_lm(
         order.target, dtype="float32" if device == "cpu" else "auto", device=device,
@@ -122,7 +76,7 @@ def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
     if order.start is not None:  # what is wrong with it is said before answers are collected
         KINDS[order.kind](target, torch.arange(1)).start_from(order.start)
     identity = {key: loaded.provenance.get(key) for key in ("served_from", "sha256")}
-    corpus = collect(order, target, grammar, outputs, identity["sha256"], listener)
+    corpus = collector.collect(target, identity["sha256"], listener)
     counts = corpus.token_counts(target.vocab_size)
     ranking = counts.argsort(descending=True, stable=True)
     torch.manual_seed(order.budget.seed)
@@ -137,12 +91,7 @@ def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
     progress = train(trainee, split, order.out, order.budget, listener.training, order.start)
     origin = Origin(
         target={"name": target.name, **identity},
-        corpus={
-            "samples": len(split.training) + len(split.kept_out),
-            "tokens": int(counts.sum()),
-            "kept_out": len(split.kept_out),
-            "checked": len(split.checked),
-        },
+        corpus=_corpus_facts(corpus, split, int(counts.sum())),
         budget=asdict(order.budget),
         start=order.start,
         licence=EMBEDDED_LICENCE if order.target is None else None,
@@ -152,39 +101,19 @@ def _train(order: Order, loading: LoadProgress, listener: Listener) -> Progress:
     return progress
 
 
-def collect(
-    order: Order,
-    target: LanguageModel,
-    grammar: PromptGrammar,
-    outputs: Sequence[Sample],
-    sha256: object,
-    listener: Listener,
-) -> Corpus:
-    """The corpus with enough tokens, its states those that any kind of drafter reads."""
-    depth = target.config.num_hidden_layers
-    layers = tuple(sorted({*feature_layers(depth), depth}))
-    about = {"target": target.name, "layers": list(layers), "sha256": sha256}
-    corpus = Corpus(order.corpus, about)
-    before, begin = set(corpus.shards()), time.monotonic()
-
-    def report(tokens: int) -> None:
-        listener.collecting(tokens, order.tokens)
-
-    if outputs:
-        generate.adopt(corpus, target, outputs, layers, report=report)
-    plan = generate.Plan(
-        seed=order.budget.seed,
-        batch_size=order.batch_size,
-        max_new_tokens=min(order.max_new_tokens, target.context_limit // 2),
-        layers=layers,
-    )
-    generate.extend(corpus, target, grammar, plan, order.tokens, report=report)
-    made = set(corpus.shards()) - before
-    if made:
-        tokens = sum(len(sample.answer) for sample in corpus.samples(paths=sorted(made)))
-        minutes = (time.monotonic() - begin) / 60
-        listener.message(f"collected {tokens:,} tokens in {minutes:.1f} minutes")
-    return corpus
+def _corpus_facts(corpus: Corpus, split: Split, num_tokens: int) -> dict[str, Any]:
+    """What the card says of the answers."""
+    samples = [*split.training, *split.kept_out]
+    return {
+        "samples": len(samples),
+        "greedy": sum(sample.temperature == 0 for sample in samples),
+        "tokens": num_tokens,
+        "kept_out": len(split.kept_out),
+        "checked": len(split.checked),
+        "sources": [
+            {**asdict(source), "answers": count} for source, count in corpus.num_answers().items()
+        ],
+    }
 
 
 def _claim(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from specbench.errors import SpecbenchError
+from specbench.training.reasons import reason
 from specbench.training.trainee import Acceptance, Trainee
 
 STATE_FILE = "training.pt"
@@ -67,12 +68,14 @@ def save_state(
         "progress": asdict(progress),
     }
     try:
-        torch.save(state, partial)
+        with partial.open("wb") as stream:  # its errors say more than those of torch's own writer
+            torch.save(state, stream)
         partial.replace(file)
     except (OSError, RuntimeError) as error:
+        again = "goes on from the last state written" if file.exists() else "begins to train anew"
         raise SpecbenchError(
-            f"cannot write {file}: {_first_line(error)}",
-            "Make room and type the same command again: it goes on from the last state written",
+            f"cannot write {file}: {reason(error, 'the disk took only a part of it')}",
+            f"Make room and type the same command again: it {again}",
         ) from error
     finally:
         partial.unlink(missing_ok=True)
@@ -101,16 +104,14 @@ def load_state(
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
         return Progress(**state["progress"])
+    except PermissionError as error:
+        raise SpecbenchError(f"cannot go on with {file}: {error.strerror}") from error
     except _DAMAGES as error:
         raise SpecbenchError(
-            f"cannot go on with {file}: {_first_line(error)}", "Delete it to start again"
+            f"cannot go on with {file}: it is damaged", "Delete it to start again"
         ) from error
 
 
 def forget_state(folder: Path) -> None:
     """Remove the state of a training whose checkpoint is written."""
     (folder / STATE_FILE).unlink(missing_ok=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

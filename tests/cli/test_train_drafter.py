@@ -15,6 +15,7 @@ import pytest
 from specbench.cli._training_view import TrainingView, check_line
 from specbench.cli.main import main
 from specbench.training import session
+from specbench.training.order import Order
 from specbench.training.prompts import PROMPTS_FILE
 from specbench.training.state import Progress
 from tests.cli.conftest import Result
@@ -123,17 +124,15 @@ def test_the_drafters_run_and_change_no_output(specbench, home: Path, trained: d
     assert all(cell["alpha"] > 0 for cell in cells)
 
 
-def test_no_minutes_write_the_untrained_drafter_with_its_numbers(
+def test_what_is_measured_before_training_does_not_depend_on_how_long_it_takes(
     specbench, home: Path, trained: dict[str, Result]
 ):
-    result = specbench(*options("eagle", "untrained", "--minutes", "0"))
+    result = specbench(*options("eagle", "short", "--steps", "1"))
     assert result.code == 0, result.err
-    first, last = facts(home / "untrained")["checks"]
-    assert (last["step"], last["loss"]) == (0, None)
-    assert first["overlap"] == pytest.approx(last["overlap"], abs=0.01)
-    # what is measured before training does not depend on how long it takes
+    first, last = facts(home / "short")["checks"]
+    assert last["step"] == 1
     assert first["overlap"] == facts(home / "eagle")["checks"][0]["overlap"]
-    shutil.rmtree(home / "untrained")
+    shutil.rmtree(home / "short")
 
 
 def test_a_training_goes_on_from_a_checkpoint(specbench, home: Path, trained):
@@ -150,7 +149,7 @@ def test_a_training_goes_on_from_a_checkpoint(specbench, home: Path, trained):
 
 def test_a_draft_vocabulary_is_at_most_the_targets(specbench, home: Path, trained):
     for kind in ("eagle", "eagle3"):
-        result = specbench(*options(kind, f"wide-{kind}", "--vocab", "100000", "--minutes", "0"))
+        result = specbench(*options(kind, f"wide-{kind}", "--vocab", "100000", "--steps", "1"))
         assert result.code == 0, result.err
         config = json.loads((home / f"wide-{kind}" / "config.json").read_text())
         assert config["draft_vocab_size"] == 259
@@ -164,7 +163,8 @@ def test_ctrl_c_says_how_to_go_on(specbench, trained, monkeypatch: pytest.Monkey
     result = specbench(*options("eagle", "unfinished"))
     assert result.code == 130
     assert result.err.splitlines()[-1] == (
-        "interrupted. Answers and training are kept: type the same command again to go on"
+        "interrupted. Finished shards of answers and steps of training are kept: type the same"
+        " command again to go on"
     )
 
 
@@ -181,6 +181,54 @@ def test_a_state_of_another_kind_is_refused(specbench, home: Path, trained):
     assert "training with kind = 'medusa', not 'eagle'" in result.err.splitlines()[-1]
 
 
+def test_answers_to_other_prompts_are_no_corpus_of_these(specbench, home: Path, trained):
+    (home / "other.toml").write_text('prompt = ["{word}"]\nword = ["tea", "rain"]\n')
+    words = options("medusa", "refused", "--steps", "1")
+    for given in (["--prompts", "other.toml"], []):  # without the option they are the built-in ones
+        at = words.index("--prompts")
+        words[at : at + 2] = given
+        result = specbench(*words)
+        assert result.code == 2
+        assert "the corpus answers answers the prompts of mine.toml (SHA-256 " in result.err
+        assert not (home / "refused").exists()
+        words[at:at] = ["--prompts", "other.toml"]
+
+
+def test_each_grammar_has_a_default_corpus_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch):
+    folders: list[str] = []
+
+    def noted(order: Order, *_: object) -> None:
+        folders.append(str(order.corpus))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(session, "train_drafter", noted)
+    command = ["train-drafter", "--kind", "eagle", "--target", "a/tiny", "--out", "x/eagle"]
+    for more in ([], ["--prompts", "mine.toml"], ["--corpus", "c", "--prompts", "mine.toml"]):
+        with pytest.raises(SystemExit):
+            main([*command, *more])
+    assert folders == ["x/corpus-tiny", "x/corpus-tiny-mine", "c"]
+
+
+def test_a_card_names_the_file_of_outputs(specbench, home: Path, trained):
+    lines = [
+        {"prompt_ids": [number], "output_ids": [7, 8, 9], "temperature": 0.7}
+        for number in range(60)
+    ]
+    (home / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = options("medusa", "trusting", "--steps", "1", "--outputs", "own.jsonl")
+    words[words.index("--corpus") + 1] = "own"
+    at = words.index("--prompts")
+    del words[at : at + 2]
+    words[words.index("--tokens") + 1] = "100"
+    result = specbench(*words)
+    assert result.code == 0, result.err
+    card = (home / "trusting" / "README.md").read_text(encoding="utf-8")
+    assert "- Data: 60 answers, 0 of them greedy" in card
+    assert "- From: 60 from the file own.jsonl (SHA-256 " in card
+    assert "taken on trust as the target's" in card
+    assert facts(home / "trusting")["corpus"]["sources"][0]["file"] == "own.jsonl"
+
+
 def write_outputs(file: Path, ids: list[int]) -> None:
     line = {"prompt_ids": [5, 6], "output_ids": ids, "temperature": 0.0}
     file.write_text(json.dumps(line) + "\n", encoding="utf-8")
@@ -190,6 +238,10 @@ def write_outputs(file: Path, ids: list[int]) -> None:
     ("changes", "message"),
     [
         ({"--kind": "tree"}, "--kind 'tree' is unknown. Choose eagle, eagle3, medusa, model"),
+        ({"--minutes": "nan"}, "--minutes nan is not usable"),
+        ({"--minutes": "0"}, "--minutes 0 is not usable"),
+        ({"--seed": "99999999999999999999999"}, "--seed 99999999999999999999999 is not usable"),
+        ({"--threads": "100000"}, "--threads 100000 is not usable"),
         ({"--out": "medusa"}, "medusa holds a checkpoint already. Give another --out"),
         ({"--out": "mine.jsonl"}, "cannot make the folder mine.jsonl: File exists"),
         ({"--target": "nowhere/"}, "nowhere/"),
@@ -201,7 +253,7 @@ def write_outputs(file: Path, ids: list[int]) -> None:
         ({"--device": "tpu"}, "unknown device 'tpu'. Use auto, cpu, cuda or cuda:N"),
         (
             {"--outputs": "few.jsonl", "--corpus": "few", "--tokens": "1"},
-            "the corpus few has 1 samples to train on and 0 kept out; both are needed",
+            "nothing in mine.toml would be asked: the outputs in few have 3 tokens already",
         ),
         ({"--target": "plain", "--corpus": "new"}, "target plain has no chat template, and the"),
         ({"--target": "bare", "--corpus": "new"}, "tokenizer"),
@@ -225,23 +277,40 @@ def test_bad_input_costs_one_line(
             words += [option, value]
     result = specbench(*words)
     assert result.code == 2, result.err
-    lines = [line for line in result.err.splitlines() if not line.startswith("collect")]
+    lines = [
+        line for line in result.err.splitlines() if not line.startswith(("collect", "answers: "))
+    ]
     assert len(lines) == 1, result.err
     assert lines[0].startswith("error: ")
     assert message in lines[0]
     assert not (home / "refused").exists()
 
 
+def test_the_view_says_where_a_training_goes_on_and_not_its_old_checks():
+    stream = io.StringIO()
+    checks = [{"step": step, "greedy": [0.5], "overlap": [0.25]} for step in (0, 7)]
+    with TrainingView(stream, lambda: 0.0) as view:
+        view.training(Progress(6, 1.0, 2.0, checks[:1]), 0.5)
+        view.training(Progress(7, 1.0, 2.0, checks), 0.6)
+    assert stream.getvalue().splitlines() == [
+        "going on at step 6",
+        "training: step 6, loss 2.000",
+        "step 7, kept out: greedy .500; overlap .250",
+    ]
+
+
 def test_the_view_says_a_line_a_minute_and_each_check():
-    stream, now = io.StringIO(), iter([0.0, 10.0, 70.0, 71.0])
+    stream, now = io.StringIO(), iter([0.0, 10.0, 70.0, 140.0, 141.0])
     with TrainingView(stream, lambda: next(now)) as view:
         view.collecting(1000, 3000)
         view.collecting(2000, 3000)
         view.collecting(2500, 3000)
+        view.collecting(9000, 3000)
         check = {"step": 4, "greedy": [0.5, None], "overlap": [0.25, 0.125]}
-        view.training(Progress(4, 1.0, 2.0, [check]), 0.5)
+        view.training(Progress(1, 1.0, 2.0, [check]), 0.5)
     assert stream.getvalue().splitlines() == [
         "collecting answers: 1,000 of 3,000 tokens",
         "collecting answers: 2,500 of 3,000 tokens",
+        "answers: 9,000 tokens, enough",
         "step 4, kept out: greedy .500 -; overlap .250 .125",
     ]

@@ -61,6 +61,27 @@ def test_threads_default_to_the_cores_this_process_may_use(monkeypatch: pytest.M
     assert asked == [3, 1]
 
 
+@pytest.mark.parametrize("threads", [None, 1, 32])
+def test_a_usable_number_of_threads_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, threads: int | None
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    device.check_threads(threads)
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 33, 10**25])
+def test_more_threads_than_the_machine_runs_are_refused(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    with pytest.raises(SpecbenchError) as failure:
+        device.check_threads(threads)
+    assert str(failure.value) == (
+        f"--threads {threads} is not usable. Give a whole number from 1 to 32, 8 per core of this"
+        " machine"
+    )
+
+
 def test_the_description_is_plain_json_and_says_why_there_is_no_gpu():
     facts = device.describe("cpu")
     assert json.loads(json.dumps(facts)) == facts

@@ -26,7 +26,20 @@ from tests.unit.training import plain
 
 ORIGIN = Origin(
     target={"name": "ORG/tiny", "served_from": "hub:ORG/tiny@1", "sha256": "ab" * 32},
-    corpus={"samples": 9, "tokens": 1234, "kept_out": 2, "checked": 2},
+    corpus={
+        "samples": 9,
+        "greedy": 4,
+        "tokens": 1234,
+        "kept_out": 2,
+        "checked": 2,
+        "sources": [
+            {"kind": "prompts", "file": "built-in", "sha256": "ab" * 32, "answers": 3},
+            {"kind": "prompts", "file": "p.toml", "sha256": "cd" * 32, "answers": 2},
+            {"kind": "outputs", "file": "o.jsonl", "sha256": "ef" * 32, "answers": 1},
+            {"kind": "prompts", "file": None, "sha256": None, "answers": 1},
+            {"kind": "outputs", "file": None, "sha256": None, "answers": 2},
+        ],
+    },
     budget={"minutes": 1.0, "steps": None, "seed": 0},
     licence="apache-2.0",
 )
@@ -73,6 +86,21 @@ def test_the_folder_has_weights_config_history_and_card(kind: str, tmp_path: Pat
     for file in FILES[kind] & {"model.safetensors", "medusa_lm_head.safetensors"}:
         dtypes = {k: t.dtype for k, t in load_file(tmp_path / file).items()}
         assert {t for k, t in dtypes.items() if k not in ("d2t", "t2d")} == {torch.bfloat16}
+
+
+def test_the_card_says_what_the_answers_are_to_and_what_is_taken_on_trust(tmp_path: Path):
+    made = KINDS["medusa"](plain.target(), RANKING[:20])
+    write_checkpoint(tmp_path, made, RANKING, progress(), ORIGIN)
+    card = (tmp_path / "README.md").read_text()
+    assert (
+        "- Data: 9 answers, 4 of them greedy and the others sampled, with\n"
+        "  1,234 tokens; 2 kept out of training\n"
+        "- From: 3 of the target's own answers to the built-in prompts (SHA-256 abababab)\n"
+        "- From: 2 of the target's own answers to the prompts of p.toml (SHA-256 cdcdcdcd)\n"
+        "- From: 1 from the file o.jsonl (SHA-256 efefefef), taken on trust as the target's\n"
+        "- From: 1 of the target's own answers to prompts that are not known\n"
+        "- From: 2 from a file not known, taken on trust as the target's\n"
+    ) in card
 
 
 def test_a_card_without_licence_does_not_invent_one(tmp_path: Path):
@@ -188,3 +216,39 @@ def test_a_target_that_changes_its_logits_behind_its_head_is_refused():
     model.forward = capped
     with pytest.raises(SpecbenchError, match="target capped scales or caps its logits"):
         require_plain_head(target)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"final_logit_softcapping": 30.0}),
+        ("gemma2", {"final_logit_softcapping": 900.0}),
+        ("granite", {"logits_scaling": 1.01}),
+        ("cohere", {"logit_scale": 0.99}),
+    ],
+)
+def test_caps_and_scales_of_a_config_are_seen_however_small_the_logits(
+    kind: str, changes: dict[str, float]
+):
+    model = random_model(kind, spread=0.01, **changes)
+    with pytest.raises(SpecbenchError, match="scales or caps its logits behind its output layer"):
+        require_plain_head(LanguageModel(model, name=kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"final_logit_softcapping": None}),
+        ("granite", {"logits_scaling": 1.0}),
+        ("cohere", {"logit_scale": 1.0}),
+    ],
+)
+def test_a_config_that_neither_caps_nor_scales_is_accepted(kind: str, changes: dict[str, object]):
+    require_plain_head(LanguageModel(random_model(kind, **changes), name=kind))
+
+
+def test_a_scale_of_the_states_before_the_output_layer_is_refused():
+    model = random_model("llama")
+    model.lm_head.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 1.01,))
+    with pytest.raises(SpecbenchError, match="caps its states before its output layer"):
+        require_plain_head(LanguageModel(model, name="scaled"))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.training.corpus import Corpus, Sample, as_stored, read_outputs
+from specbench.training.corpus import Corpus, Sample, as_stored
+from specbench.training.source import OUTPUTS, PROMPTS, Source
 
 ABOUT = {"target": "ORG/tiny", "layers": [1, 2]}
 
@@ -77,11 +76,31 @@ def test_weights_decide_where_they_are_known(tmp_path: Path):
         Corpus(tmp_path, {**ABOUT, "sha256": "bb"})
 
 
-@pytest.mark.parametrize("text", ["{", "[]"])
+@pytest.mark.parametrize("text", ["{", "[]", ""])
 def test_a_broken_note_is_named(tmp_path: Path, text: str):
     (tmp_path / "corpus.json").write_text(text)
-    with pytest.raises(SpecbenchError, match="cannot use the corpus folder"):
+    with pytest.raises(
+        SpecbenchError, match=r"cannot use the corpus .*corpus\.json is damaged\. P"
+    ):
         Corpus(tmp_path, ABOUT)
+
+
+def test_shards_without_a_note_are_not_adopted(tmp_path: Path, corpus: Corpus):
+    corpus.write("0-00000", [sample(7, 3)])
+    (corpus.folder / "corpus.json").unlink()
+    with pytest.raises(SpecbenchError, match=r"has shards of answers but no corpus\.json"):
+        Corpus(corpus.folder, ABOUT)
+    assert not (corpus.folder / "corpus.json").exists()
+
+
+def test_every_shard_says_where_its_answers_come_from(corpus: Corpus):
+    asked, given = Source(PROMPTS, "built-in", "ab" * 32), Source(OUTPUTS, "o.jsonl", "cd" * 32)
+    corpus.write("0-00000", [sample(7, 3), sample(7, 3)], asked)
+    corpus.write("3-00000", [sample(7, 3)], asked)
+    corpus.write("outputs-00000", [sample(7, 3)], given)
+    corpus.write("outputs-00001", [sample(7, 3)])  # as earlier versions did
+    corpus.write("5-00000", [sample(7, 3)])
+    assert corpus.num_answers() == {asked: 3, given: 1, Source(OUTPUTS): 1, Source(PROMPTS): 1}
 
 
 def test_a_damaged_shard_is_named(corpus: Corpus):
@@ -89,7 +108,7 @@ def test_a_damaged_shard_is_named(corpus: Corpus):
     file = corpus.shard("0-00000")
     file.write_bytes(file.read_bytes()[:-10])
     with pytest.raises(
-        SpecbenchError, match=r"cannot read .*shard-0-00000\.safetensors"
+        SpecbenchError, match=r"cannot read .*shard-0-00000\.safetensors: it is damaged\. Delete"
     ) as failure:
         list(corpus.samples())
     assert "it is made again" in str(failure.value)
@@ -118,53 +137,13 @@ def test_what_a_killed_call_left_is_no_shard(corpus: Corpus):
 
 def test_a_full_disk_costs_one_shard_and_nothing_else(corpus: Corpus, no_room):
     corpus.write("0-00000", [sample(7, 3)])
-    with no_room(100), pytest.raises(SpecbenchError, match=r"cannot write .*shard-0-00001"):
+    with (
+        no_room(100),
+        pytest.raises(
+            SpecbenchError, match=r"cannot write .*shard-0-00001.*: File too large\. Mak"
+        ),
+    ):
         corpus.write("0-00001", [sample(7, 3)])
     assert [file.name for file in corpus.folder.iterdir() if "shard" in file.name] == [
         "shard-0-00000.safetensors"
     ]
-
-
-LINE = {"prompt_ids": [1, 2], "output_ids": [3], "temperature": 0.7}
-
-
-@pytest.mark.parametrize("name", ["outputs.jsonl", "outputs.jsonl.gz"])
-def test_outputs_are_read(tmp_path: Path, name: str):
-    lines = [LINE | {"output_ids": [number]} for number in range(20)]
-    text = "".join(json.dumps(line) + "\n" for line in [*lines, LINE | {"output_ids": []}])
-    opener = gzip.open if name.endswith("gz") else open
-    with opener(tmp_path / name, "wt", encoding="utf-8") as stream:
-        stream.write(text)
-    samples = read_outputs(tmp_path / name)
-    assert sorted(s.tokens for s in samples) == [[1, 2, number] for number in range(20)]
-    assert {(s.prompt_length, s.temperature) for s in samples} == {(2, 0.7)}
-    assert [s.tokens for s in samples] == [s.tokens for s in read_outputs(tmp_path / name)]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "cannot read the outputs in .*mine.jsonl, line 2: "),
-        ("7", "line 2: "),
-        (json.dumps({k: v for k, v in LINE.items() if k != "output_ids"}), "no 'output_ids'"),
-        (json.dumps(LINE | {"prompt_ids": []}), "line 2: an empty prompt"),
-        (json.dumps(LINE | {"output_ids": "text"}), "line 2: text is no list of token ids"),
-        (json.dumps(LINE | {"output_ids": [1.5]}), r"line 2: \[1.5\] is no list of token ids"),
-        (json.dumps(LINE | {"temperature": "hot"}), "line 2: "),
-    ],
-)
-def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, message: str):
-    (tmp_path / "mine.jsonl").write_text(f"{json.dumps(LINE)}\n{line}\n")
-    with pytest.raises(SpecbenchError, match=message):
-        read_outputs(tmp_path / "mine.jsonl")
-
-
-def test_unreadable_outputs_are_named(tmp_path: Path):
-    with pytest.raises(SpecbenchError, match=r"cannot read the outputs in .*nowhere\.jsonl: "):
-        read_outputs(tmp_path / "nowhere.jsonl")
-    (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(SpecbenchError, match=r"no answer in .*empty\.jsonl"):
-        read_outputs(tmp_path / "empty.jsonl")
-    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b"{}" * 1000)[:-12])
-    with pytest.raises(SpecbenchError, match=r"cannot read the outputs in .*cut\.jsonl\.gz"):
-        read_outputs(tmp_path / "cut.jsonl.gz")

@@ -12,7 +12,7 @@ from specbench.errors import SpecbenchError
 from specbench.models.target import LanguageModel
 from specbench.training.answering import Answering
 from specbench.training.corpus import Corpus, Sample
-from specbench.training.generate import Plan, adopt, extend
+from specbench.training.generate import Plan, extend
 from specbench.training.prompts import PromptGrammar
 from tests.tiny import language_model, requests, run_cell
 from tests.unit.training.plain import full_states
@@ -187,50 +187,3 @@ def test_a_context_shorter_than_the_prompts_is_refused(chat_target: LanguageMode
     short.context_limit = 40
     with pytest.raises(SpecbenchError, match="fits in 20 tokens, half of the context of target sh"):
         extend(Corpus(tmp_path, ABOUT), short, GRAMMAR, SHORT, 10)
-
-
-def test_adopted_answers_have_the_states_of_collected_ones(
-    target: LanguageModel, batch, tmp_path: Path
-):
-    made = answering(target).answer([request.token_ids for request in batch], [0.0, 0.7] * 4)
-    bare = [Sample(s.tokens, s.prompt_length, s.temperature) for s in made]
-    corpus = Corpus(tmp_path, ABOUT)
-    seen: list[int] = []
-    adopt(corpus, target, bare, LAYERS, samples_per_shard=3, report=seen.append)
-    adopted = list(corpus.samples(LAYERS))
-    assert [s.tokens for s in adopted] == [s.tokens for s in made]
-    assert seen == [36, 72, 96]
-    for ours, theirs in zip(adopted, made, strict=True):
-        for layer in LAYERS:
-            assert ours.states[layer].float() == pytest.approx(
-                theirs.states[layer].float(), abs=4e-3, rel=2e-3
-            )
-
-
-def test_answers_are_adopted_once_and_those_of_a_second_file_are_added(
-    target: LanguageModel, tmp_path: Path
-):
-    corpus = Corpus(tmp_path, ABOUT)
-    first = [Sample([1, 2, number], 2, 0.7) for number in range(5)]
-    second = [Sample([1, 2, number], 2, 0.7) for number in range(3, 8)]
-    adopt(corpus, target, first, LAYERS, samples_per_shard=2)
-    names = corpus.shards()
-    adopt(corpus, target, first, LAYERS, samples_per_shard=4)
-    assert corpus.shards() == names
-    adopt(corpus, target, second, LAYERS, samples_per_shard=4)
-    assert sorted(s.tokens[-1] for s in corpus.samples()) == list(range(8))
-    corpus.shard("outputs-00001").unlink()
-    adopt(corpus, target, first, LAYERS)
-    assert sorted(s.tokens[-1] for s in corpus.samples()) == list(range(8))
-
-
-def test_adopted_answers_end_with_the_targets_context_and_ids(
-    target: LanguageModel, tmp_path: Path
-):
-    corpus = Corpus(tmp_path, ABOUT)
-    long = Sample([1] * 200, 100, 0.0)
-    adopt(corpus, target, [long, Sample([2] * 200, 150, 0.0)], LAYERS)
-    [sample] = corpus.samples(LAYERS)
-    assert len(sample.tokens) == target.context_limit == 128
-    with pytest.raises(SpecbenchError, match="token id 61, and target tiny-llama has 61 ids"):
-        adopt(corpus, target, [Sample([1, 61], 1, 0.0)], LAYERS)

@@ -23,7 +23,7 @@ from tests.unit.training import plain
 IDS = torch.arange(VOCAB).flip(0)
 ORIGIN = Origin(
     target={"name": "tiny"},
-    corpus={"samples": 9, "tokens": 99, "kept_out": 2, "checked": 2},
+    corpus={"samples": 9, "greedy": 4, "tokens": 99, "kept_out": 2, "checked": 2, "sources": []},
     budget={"minutes": None, "steps": 20, "seed": 0},
     licence=None,
 )

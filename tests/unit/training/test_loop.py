@@ -40,10 +40,6 @@ def new(kind: str) -> Trainee:
     return KINDS[kind](target, torch.arange(VOCAB))
 
 
-def weights(trainee: Trainee) -> torch.Tensor:
-    return torch.cat([weight.detach().flatten() for weight in trainee.module.parameters()])
-
-
 def last_state(folder: Path) -> torch.Tensor:
     """The weights before they were rounded to what bfloat16 can hold."""
     state = torch.load(folder / STATE_FILE)["module"]
@@ -144,15 +140,29 @@ def test_minutes_of_all_parts_are_added_up(tmp_path: Path):
     assert (resumed.step, resumed.seconds) == (8, first.seconds), "no time was left"
 
 
-def test_no_minutes_end_at_once_with_the_untrained_numbers(tmp_path: Path):
-    trainee = new("medusa")
-    before = weights(trainee)
-    progress = train(trainee, split(), tmp_path, Budget(minutes=0.0))
-    assert (progress.step, progress.loss) == (0, None)
-    first, last = progress.checks
-    assert first == last
-    assert weights(trainee) == pytest.approx(before, rel=2**-8)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"minutes": 0.0}, "--minutes 0 is not usable. Give a finite number, more than 0"),
+        ({"minutes": -1.0}, "--minutes -1 is not usable"),
+        ({"minutes": float("nan")}, "--minutes nan is not usable"),
+        ({"minutes": float("inf")}, "--minutes inf is not usable"),
+        ({"steps": 0}, "--steps 0 is not usable. Give 1 or more"),
+        ({"seed": -1}, "--seed -1 is not usable. Give a whole number from 0 to below 2^63"),
+        ({"seed": 2**63}, f"--seed {2**63} is not usable"),
+    ],
+)
+def test_a_budget_that_would_never_end_or_never_begin_is_refused(changes: dict, message: str):
+    with pytest.raises(SpecbenchError) as failure:
+        Budget(**changes)
+    assert message in str(failure.value)
+
+
+def test_the_shortest_budget_is_one_step_and_its_numbers_are_plain(tmp_path: Path):
+    progress = train(new("medusa"), split(), tmp_path, Budget(minutes=1e-9, tokens_per_step=40))
+    assert [check["step"] for check in progress.checks] == [0, 1]
     json.dumps(progress.checks, allow_nan=False)
+    assert Budget(seed=2**63 - 1, minutes=None, steps=1).share(1, 0.0) == 1.0
 
 
 def test_the_last_check_is_of_the_weights_as_they_are_saved(tmp_path: Path):
@@ -176,7 +186,7 @@ def test_training_makes_the_loss_smaller(tmp_path: Path):
     ("kind", "budget", "message"),
     [
         ("eagle", STEPS, "of a training with kind = 'medusa', not 'eagle'"),
-        ("medusa", Budget(seed=7, minutes=0.0), "with seed = 0, not 7"),
+        ("medusa", Budget(seed=7, minutes=None, steps=1), "with seed = 0, not 7"),
     ],
 )
 def test_the_state_of_another_training_is_refused(
@@ -186,22 +196,33 @@ def test_the_state_of_another_training_is_refused(
     with pytest.raises(SpecbenchError, match=message):
         train(new(kind), split(), tmp_path, budget)
     forget_state(tmp_path)
-    train(new(kind), split(), tmp_path, Budget(minutes=0.0))
+    train(new(kind), split(), tmp_path, STEPS)
 
 
 @pytest.mark.parametrize("content", [b"", b"no state at all", b"PK\x03\x04"])
 def test_a_damaged_state_is_named(tmp_path: Path, content: bytes):
     (tmp_path / STATE_FILE).write_bytes(content)
-    with pytest.raises(SpecbenchError, match=r"cannot go on with .*training\.pt") as failure:
+    with pytest.raises(
+        SpecbenchError, match=r"cannot go on with .*training\.pt: it is damaged\. D"
+    ) as failure:
         train(new("medusa"), split(), tmp_path, STEPS)
     assert "\n" not in str(failure.value)
+
+
+_NO_ROOM = r"cannot write .*training\.pt: File too large\. Make room .*: it "
+
+
+def test_a_full_disk_before_the_first_state_keeps_none(tmp_path: Path, no_room):
+    with no_room(3000), pytest.raises(SpecbenchError, match=_NO_ROOM + "begins to train anew"):
+        train(new("medusa"), split(), tmp_path, STEPS)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_leaves_the_state_before(tmp_path: Path, no_room):
     train(new("medusa"), split(), tmp_path, STEPS)
     before = (tmp_path / STATE_FILE).read_bytes()
     more = Budget(minutes=None, steps=9, tokens_per_step=40)
-    with no_room(3000), pytest.raises(SpecbenchError, match=r"cannot write .*training\.pt"):
+    with no_room(3000), pytest.raises(SpecbenchError, match=_NO_ROOM + "goes on from the last"):
         train(new("medusa"), split(), tmp_path, more)
     assert (tmp_path / STATE_FILE).read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == [STATE_FILE]

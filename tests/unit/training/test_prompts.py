@@ -95,6 +95,17 @@ def test_a_grammar_of_passages_alone_is_refused():
         ("prompt = []", "'prompt' is not a list of texts"),
         ("prompt = [1]", "'prompt' is not a list of texts"),
         ("prompt", "cannot read the prompt grammar"),
+        ('prompt = ["a", "{nix}"]', r"text 2 of 'prompt' has \{nix\}, and there is no 'nix'"),
+        ('prompt = ["{Word}"]\nword = ["a"]', r"has \{Word\}, and there is no 'Word'"),
+        ('prompt = ["{word}"]\nword = ["{a-b}"]', r"text 1 of 'word' has \{a-b\}, and there is"),
+        ('prompt = [""]', "text 1 of 'prompt' is empty"),
+        ('prompt = ["{word}"]\nword = ["a", " "]', "text 2 of 'word' is empty"),
+        ('prompt = ["a", "Sum up: {passage}"]', r"text 2 of 'prompt' has \{passage\}, and no"),
+        (
+            'prompt = ["{word}", "b"]\nword = ["{passage}"]\nsource = ["Write."]',
+            r"text 1 of 'word' has \{passage\}, and no earlier answer can be one. Write '\{source",
+        ),
+        ('prompt = ["{source}", "{passage}"]', r"has \{source\}, and there is no 'source'"),
     ],
 )
 def test_a_broken_file_is_refused_by_name(tmp_path: Path, text: str, message: str):
@@ -103,6 +114,17 @@ def test_a_broken_file_is_refused_by_name(tmp_path: Path, text: str, message: st
     with pytest.raises(SpecbenchError, match=message) as failure:
         PromptGrammar.read(file)
     assert "mine.toml" in str(failure.value)
+
+
+def test_a_sound_file_is_read_with_braces_that_are_text(tmp_path: Path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'prompt = ["{a-b} { text } {} {\\"a\\": 1}", "{source}", "On {passage}"]\n'
+        'a-b = ["x"]\nsource = ["Write."]\n'
+    )
+    grammar, rng = PromptGrammar.read(file), random.Random(0)
+    texts = {grammar.draw(rng, ["y"]).text for _ in range(50)}
+    assert texts == {'x { text } {} {"a": 1}', "Write.", "On y"}
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path):
