@@ -86,7 +86,7 @@ class SweepConfig(BaseModel):
     device: fields.Device = "auto"
     dtype: fields.Dtype = "auto"
     attention: fields.Attention = "auto"
-    threads: fields.CountOrNone = None
+    threads: fields.Threads = None
     cuda_graph: fields.Switch = True
     compile: fields.Switch = False
     seed: fields.Seed = 0

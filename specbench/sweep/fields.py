@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo
 
-from specbench.measure.device import DEVICES, DTYPES, SEVERAL_DEVICES
+from specbench.measure.device import DEVICES, DTYPES, SEVERAL_DEVICES, check_threads
 from specbench.records.served.goodput import parse_limits
 from specbench.sweep.options import (
     FIELD_OPTIONS,
@@ -79,6 +79,12 @@ def _seed(value: Any, field: str) -> int:
     number = whole_number(value, field, 0)
     if number > _LARGEST_SEED:
         raise wrong(field, value, "a whole number below 2^63")
+    return number
+
+
+def _threads(value: Any, field: str) -> int:
+    number = _count(value, field)
+    check_threads(number)
     return number
 
 
@@ -145,6 +151,7 @@ CountOrNone = Annotated[
 ]
 Counts = Annotated[list[int], _read(_counts)]
 CountsOrNone = Annotated[list[int] | None, _read_or_none(_counts)]
+Threads = Annotated[int | None, _read_or_none(_threads)]
 Seed = Annotated[int, _read(_seed)]
 
 Drafters = Annotated[list[str], _several(a_drafter, split=False)]
