@@ -49,7 +49,7 @@ def as_vllm_takes_it(
     if kind == "eagle":
         refuse_biased_eagle(name)
     source = find(name)
-    made = {"model": for_vllm, "eagle": eagle_for_vllm}.get(kind)
+    made = {"model": for_vllm, "eagle": eagle_for_vllm, "eagle3": eagle_for_vllm}.get(kind)
     return made(source) if made else source.path, source.provenance
 
 
@@ -105,9 +105,9 @@ def refuse_biased_eagle(name: str) -> None:
 
 
 def eagle_for_vllm(source: ModelSource) -> Path:
-    """An EAGLE head's folder, or one in the cache whose configuration names its architecture.
+    """An EAGLE or EAGLE-3 head's folder, or one in the cache whose config names its architecture.
 
-    vLLM puts ``Eagle`` before that name; without one it takes the model type's bare model, for
+    vLLM puts ``Eagle`` or ``Eagle3`` before that name; without one it takes the model type's bare model, for
     which it has no head.
     """
     config = json.loads((source.path / "config.json").read_text(encoding="utf-8"))

@@ -86,20 +86,23 @@ def test_an_eagle_head_with_a_bias_is_refused_by_name(target: ModelSource, tmp_p
         as_vllm_takes_it("eagle", str(folder), target, resolve)
 
 
-def test_an_eagle_head_comes_with_the_name_of_its_architecture(target: ModelSource, tmp_path: Path):
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_an_eagle_head_comes_with_the_name_of_its_architecture(
+    target: ModelSource, tmp_path: Path, kind: str
+):
     folder = tmp_path / "eagle"
     folder.mkdir()
     weights = {"fc.weight": torch.randn(HIDDEN, 2 * HIDDEN)}
     save_file(weights, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": HIDDEN}))
-    made, provenance = as_vllm_takes_it("eagle", str(folder), target, resolve)
+    made, provenance = as_vllm_takes_it(kind, str(folder), target, resolve)
     assert provenance["served_from"] == f"folder:{folder}"
     config = json.loads((made / "config.json").read_text())
     assert config.pop("architectures") == ["LlamaForCausalLM"]
     assert config == {"model_type": "llama", "hidden_size": HIDDEN}
     torch.testing.assert_close(load_file(made / "model.safetensors"), weights)
-    assert as_vllm_takes_it("eagle", str(folder), target, resolve)[0] == made, "written once"
+    assert as_vllm_takes_it(kind, str(folder), target, resolve)[0] == made, "written once"
 
     named = {"model_type": "llama", "architectures": ["MistralForCausalLM"]}
     (folder / "config.json").write_text(json.dumps(named))
-    assert as_vllm_takes_it("eagle", str(folder), target, resolve)[0] == folder
+    assert as_vllm_takes_it(kind, str(folder), target, resolve)[0] == folder
