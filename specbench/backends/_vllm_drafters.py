@@ -107,8 +107,8 @@ def refuse_biased_eagle(name: str) -> None:
 def eagle_for_vllm(source: ModelSource) -> Path:
     """An EAGLE or EAGLE-3 head's folder, or one in the cache whose config names its architecture.
 
-    vLLM puts ``Eagle`` or ``Eagle3`` before that name; without one it takes the model type's bare model, for
-    which it has no head.
+    vLLM puts ``Eagle`` or ``Eagle3`` before that name; without one it takes the model type's bare
+    model, for which it has no head.
     """
     config = json.loads((source.path / "config.json").read_text(encoding="utf-8"))
     if config.get("architectures"):
