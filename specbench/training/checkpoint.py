@@ -129,7 +129,7 @@ Proposes tokens for speculative decoding with this target; trained with `specben
 
 - Target: {name}, served from {origin.target.get("served_from")}, SHA-256
   `{origin.target.get("sha256")}`
-- Data: {corpus["samples"]} answers, {corpus["greedy"]} of them greedy and the others sampled, with
+- Data: {corpus["samples"]} answers of two tokens or more, {corpus["greedy"]} of them greedy, with
   {corpus["tokens"]:,} tokens; {corpus["kept_out"]} kept out of training
 {_sources(corpus["sources"])}
 - Training: {facts["steps"]} steps in {_minutes(facts["seconds"])} minutes, seed {facts["seed"]}
@@ -156,7 +156,7 @@ def _sources(facts: list[dict[str, Any]]) -> str:
             told = f"from {source.words}, taken on trust as the target's"
         else:
             told = f"of the target's own answers to {source.words}"
-        lines.append(f"- From: {fact['answers']} {told}")
+        lines.append(f"- Corpus: {fact['answers']} {told}")
     return "\n".join(lines)
 
 

@@ -223,8 +223,8 @@ def test_a_card_names_the_file_of_outputs(specbench, home: Path, trained):
     result = specbench(*words)
     assert result.code == 0, result.err
     card = (home / "trusting" / "README.md").read_text(encoding="utf-8")
-    assert "- Data: 60 answers, 0 of them greedy" in card
-    assert "- From: 60 from the file own.jsonl (SHA-256 " in card
+    assert "- Data: 60 answers of two tokens or more, 0 of them greedy" in card
+    assert "- Corpus: 60 from the file own.jsonl (SHA-256 " in card
     assert "taken on trust as the target's" in card
     assert facts(home / "trusting")["corpus"]["sources"][0]["file"] == "own.jsonl"
 

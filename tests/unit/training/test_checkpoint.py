@@ -93,13 +93,13 @@ def test_the_card_says_what_the_answers_are_to_and_what_is_taken_on_trust(tmp_pa
     write_checkpoint(tmp_path, made, RANKING, progress(), ORIGIN)
     card = (tmp_path / "README.md").read_text()
     assert (
-        "- Data: 9 answers, 4 of them greedy and the others sampled, with\n"
+        "- Data: 9 answers of two tokens or more, 4 of them greedy, with\n"
         "  1,234 tokens; 2 kept out of training\n"
-        "- From: 3 of the target's own answers to the built-in prompts (SHA-256 abababab)\n"
-        "- From: 2 of the target's own answers to the prompts of p.toml (SHA-256 cdcdcdcd)\n"
-        "- From: 1 from the file o.jsonl (SHA-256 efefefef), taken on trust as the target's\n"
-        "- From: 1 of the target's own answers to prompts that are not known\n"
-        "- From: 2 from a file not known, taken on trust as the target's\n"
+        "- Corpus: 3 of the target's own answers to the built-in prompts (SHA-256 abababab)\n"
+        "- Corpus: 2 of the target's own answers to the prompts of p.toml (SHA-256 cdcdcdcd)\n"
+        "- Corpus: 1 from the file o.jsonl (SHA-256 efefefef), taken on trust as the target's\n"
+        "- Corpus: 1 of the target's own answers to prompts that are not known\n"
+        "- Corpus: 2 from a file not known, taken on trust as the target's\n"
     ) in card
 
 
