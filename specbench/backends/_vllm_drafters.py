@@ -1,5 +1,5 @@
 """Drafters with weights as vLLM takes them: heads of sizes that it has, Medusa's with all their
-layers, EAGLE's without a bias.
+layers, EAGLE's without a bias and with an architecture's name.
 
 vLLM's Medusa (``model_executor/models/medusa.py``, 0.32) leaves out what its configuration does not
 announce, without a word: biases, and output layers, which then are whatever lay in memory. So heads

@@ -19,16 +19,16 @@ from specbench.records.steps import (
 from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, product_of_ratios
 
-_FASTER = 1.1
+_FASTER = 1.1  # rounds by this much than plain steps: some products of a CPU like their width
 
 Tables = tuple[Columns, Columns]
 """The rounds and the requests of one cell."""
 
 
 def is_above_tau(speedup: float | None, tau: float | None) -> bool:
-    """Whether a round was faster than a plain step, by more than a few columns may be.
+    """Whether rounds were so much faster than plain steps as no drafter makes them.
 
-    A round commits tau tokens for one forward of the target at least: no drafter is faster.
+    A round commits tau tokens and holds a forward of the target at least, so speedup <= tau.
     """
     return speedup is not None and tau is not None and speedup > _FASTER * tau
 

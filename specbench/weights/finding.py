@@ -27,6 +27,7 @@ from specbench.weights.source import (
     HashBook,
     ModelSource,
     missing_shards,
+    weight_bytes,
     weight_files,
     weights_sha256,
 )
@@ -110,7 +111,7 @@ def _folder(name: str, folder: Path, progress: Progress, look: Look | None) -> M
             hint = f"It holds a GGUF file: pass --target {ggufs[0]}"
         raise SpecbenchError(f"the folder {name!r} has no config.json", hint)
     if look is not None:
-        look(folder, sum(file.stat().st_size for file in weight_files(folder)))
+        look(folder, weight_bytes(folder))
     hashes = _hashes(name, folder, progress)
     provenance = {
         "name": name,

@@ -34,7 +34,7 @@ from specbench.weights.progress import SILENT, Progress
 from specbench.weights.quiet import quiet_transformers
 from specbench.weights.random_model import random_model
 from specbench.weights.room import count_parameters, loaded_bytes, outline_of, require_room
-from specbench.weights.source import DEFAULT_NAME, ModelSource, weight_files
+from specbench.weights.source import DEFAULT_NAME, ModelSource, weight_bytes
 from specbench.weights.stored import count_weights, num_bytes, stored_tensors
 
 __all__ = ["DEFAULT_NAME", "Loaded", "ModelSource", "load_causal_lm", "resolve"]
@@ -206,8 +206,7 @@ def _from_config(
         if made is not None:
             quantizing.quantize(model, made)
     else:
-        file_bytes = sum(file.stat().st_size for file in weight_files(source.path))
-        _require_room(asked, source.name, place, quantization, file_bytes)
+        _require_room(asked, source.name, place, quantization, weight_bytes(source.path))
         model = _frozen(_load_folder(source, config, chosen, place, used, made))
     told = None
     if made is not None:

@@ -53,6 +53,11 @@ def weight_files(folder: Path, patterns: Iterable[str] = WEIGHT_PATTERNS) -> lis
     return []
 
 
+def weight_bytes(folder: Path) -> int:
+    """Bytes of a folder's weight files."""
+    return sum(file.stat().st_size for file in weight_files(folder))
+
+
 def missing_shards(folder: Path) -> list[str]:
     """Files that a folder's weight index names and that are not there."""
     missing = []

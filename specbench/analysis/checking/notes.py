@@ -117,7 +117,7 @@ def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
         return []
     return [
         "drafting γ tokens takes less than γ times as long as one, so no single c describes it and "
-        f"the closed form misleads; the extended model has each γ's own draft time: c of "
+        "the closed form misleads; the extended model has each γ's own draft time: c of "
         f"{some(uneven)}"
     ]
 
