@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-_HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
+_HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo")
 _LOOKS = dict(zip(TERMS, zip((*base.PALETTE[:6], "#DDDDDD"), _HATCHES, strict=True), strict=True))
 _WIDTH = 0.62
+_MANY = 3  # rows of panels, from which on they are lower
 
 
 def draw(points: pd.DataFrame) -> Figure:
@@ -56,7 +57,9 @@ def draw(points: pd.DataFrame) -> Figure:
         for one in series
         if (group["series"] == one).any()
     ]
-    figure, axes = base.panels(len(groups), len(series) if 2 <= len(series) <= 4 else 4)
+    columns = len(series) if 2 <= len(series) <= 4 else 4
+    few = len(groups) < _MANY * columns
+    figure, axes = base.panels(len(groups), columns, 2.75 if few else 1.9)
     gammas = sorted(int(gamma) for gamma in points["gamma"].unique())
     for axis, group in zip(axes, groups, strict=True):
         _bars(axis, group, gammas)
