@@ -11,11 +11,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-import psutil
 import torch
 from torch import Tensor
 
 from specbench.backends.base import Divergence, TieMeasure
+from specbench.measure.memory import available_bytes
 from specbench.models.encoder_decoder import wrapped
 from specbench.models.target import LanguageModel
 from specbench.weights.stored import packed_layers
@@ -83,7 +83,7 @@ class TieMeter:
             return target
         if self._exact is None:
             need = 4 * sum(p.numel() for p in target.model.parameters())
-            if need > 0.5 * _free_bytes(target.device):
+            if need > 0.5 * available_bytes(target.device):
                 self._exact = target
             else:
                 model = copy.deepcopy(target.model).float()
@@ -118,9 +118,3 @@ def _logits(
         for at in range(start, len(context), width)
     ]
     return torch.cat(parts).float()
-
-
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)

@@ -21,17 +21,14 @@ _LEAST_RESULTS_BYTES = 50 * 2**20
 @check("room", "memory", spoils=True)
 def memory(machine: Machine) -> Finding:
     """Of the machine, or what a control group leaves of it."""
-    import psutil
+    from specbench.measure.cgroup import memory_limit
+    from specbench.measure.memory import available_bytes, capacity_bytes
 
-    from specbench.measure.cgroup import memory_left, memory_limit
-    from specbench.measure.memory import capacity_bytes
-
-    limit, capacity = memory_limit(machine.root), capacity_bytes("cpu")
-    left, available = memory_left(machine.root), int(psutil.virtual_memory().available)
-    total = capacity if limit is None else min(capacity, limit)
-    free = available if left is None else min(available, left)
+    limit = memory_limit(machine.root)
+    total = capacity_bytes("cpu", root=machine.root)
+    free = available_bytes("cpu", root=machine.root)
     value = f"{gibibytes(free)} free of {gibibytes(total)}"
-    if limit is not None and limit <= capacity:
+    if limit == total:
         value += ", the limit of a control group"
     facts: Facts = {"free_bytes": free, "total_bytes": total, "limit_bytes": limit}
     if free < max(_LITTLE_MEMORY * total, _LEAST_MEMORY_BYTES):

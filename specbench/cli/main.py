@@ -48,6 +48,12 @@ _BUG = (
     "`specbench doctor`"
 )
 
+_DENIED = {
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC,
+    errno.EDQUOT, errno.EIO, errno.ESTALE,
+}  # fmt: skip
+"""What a file system answers that has nothing to do with the program."""
+
 # The base class of typer's usage errors; typer itself moved it from the package click to its own
 # copy, so it is taken from the one subclass that every version exports.
 _UsageProblem: type[Exception] = next(
@@ -191,9 +197,13 @@ def _surroundings(problem: Exception) -> str | None:
     """What is wrong around the program, in a line; None if the program itself is."""
     if isinstance(problem, ModuleNotFoundError) and problem.name == "torch":
         return "no module torch here, which this command needs. Install it: pip install torch"
-    if isinstance(problem, OSError) and problem.errno == errno.ENOSPC and not problem.filename:
+    if not isinstance(problem, OSError):
+        return None
+    if problem.errno == errno.ENOSPC and not problem.filename:
         _leave_stdout()
         return f"cannot write the output: {problem.strerror}"
+    if problem.errno in _DENIED and problem.filename:
+        return printable(f"cannot use {str(problem.filename)!r}: {problem.strerror}")
     return None
 
 

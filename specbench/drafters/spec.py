@@ -28,9 +28,10 @@ SERVER_KINDS = frozenset({"mtp", "suffix"})
 SHAPE = "shape"
 """The argument of a head with random weights in the target's dimensions."""
 
-
 QUANTIZATION = "quantization"
 """The option of a draft model whose weights are to be quantised."""
+
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class DrafterSpec:
         text = self.options.get(key)
         if text is None:
             return default
-        if not re.fullmatch(r"\d+", text) or int(text) < minimum:
+        if not _WHOLE.fullmatch(text) or int(text) < minimum:
             raise SpecbenchError(
                 f"drafter {self.text!r}: {key}={text} is not a whole number of at least {minimum}",
                 f"Write for example {self._with(f'{key}={max(default, minimum)}')}",

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from specbench.measure.clock import Clock, clock_for
+from specbench.measure.device import last_level_cache_bytes
+from specbench.measure.memory import available_bytes
 
 _CACHE_MULTIPLE = 4
 _LEAST_CPU_BUFFER_BYTES = 256 * 2**20
@@ -126,15 +128,9 @@ def _median_seconds(work: Callable[[], Any], clock: Clock, budget_s: float) -> f
 
 def _buffer_bytes(device: str) -> int:
     """Large against every cache, small against the memory: two such buffers are allocated."""
+    free = available_bytes(device)
     if device.startswith("cuda"):
-        import torch
-
-        free, _ = torch.cuda.mem_get_info(device)
-        return min(_GPU_BUFFER_BYTES, int(free) // 8) // 4 * 4
-    import psutil
-
-    from specbench.measure.device import last_level_cache_bytes
-
+        return min(_GPU_BUFFER_BYTES, free // 8) // 4 * 4
     cache = last_level_cache_bytes() or _UNKNOWN_CACHE_BYTES
     wanted = max(_LEAST_CPU_BUFFER_BYTES, _CACHE_MULTIPLE * cache)
-    return min(wanted, int(psutil.virtual_memory().available) // 8) // 4 * 4
+    return min(wanted, free // 8) // 4 * 4

@@ -21,13 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from specbench.measure.cgroup import memory_left, memory_limit
+
 _SAMPLE_INTERVAL_S = 0.005
 _NO_GRAPHS = (0, 0)  # the pool of everything else
 _PROC_SELF = Path("/proc/self")
-_CGROUP_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 
 
 class PeakMemory:
@@ -114,8 +112,14 @@ def graph_bytes(device: str, cuda: Any) -> int | None:
     )
 
 
-def capacity_bytes(device: Any, cuda: Any = None) -> int:
-    """Bytes of memory there are: the GPU's, or the machine's (a container's limit if lower)."""
+def capacity_bytes(device: Any, cuda: Any = None, root: Path = Path("/")) -> int:
+    """Bytes of memory there are: the GPU's, or the machine's (a control group's limit if lower).
+
+    Args:
+        device: a torch device or its name.
+        cuda: stands in for ``torch.cuda`` in tests.
+        root: where ``proc`` and ``sys`` are.
+    """
     if str(device).startswith("cuda"):
         if cuda is None:
             import torch
@@ -124,11 +128,15 @@ def capacity_bytes(device: Any, cuda: Any = None) -> int:
         return int(cuda.get_device_properties(str(device)).total_memory)
     import psutil
 
-    return min([int(psutil.virtual_memory().total), *_container_limits()])
+    return _lower(int(psutil.virtual_memory().total), memory_limit(root))
 
 
-def available_bytes(device: Any, cuda: Any = None) -> int:
-    """Bytes that are free now: on the GPU, or of the machine (a container's limit if lower)."""
+def available_bytes(device: Any, cuda: Any = None, root: Path = Path("/")) -> int:
+    """Bytes that are free now: of the GPU, or of the machine (a control group's rest if less).
+
+    Args:
+        device, cuda, root: as of :func:`capacity_bytes`.
+    """
     if str(device).startswith("cuda"):
         if cuda is None:
             import torch
@@ -139,17 +147,11 @@ def available_bytes(device: Any, cuda: Any = None) -> int:
         return int(cuda.mem_get_info(name)[0] + unused)
     import psutil
 
-    return min([int(psutil.virtual_memory().available), *_container_limits()])
+    return _lower(int(psutil.virtual_memory().available), memory_left(root))
 
 
-def _container_limits() -> list[int]:
-    limits = []
-    for file in _CGROUP_LIMITS:
-        try:
-            limits.append(int(file.read_text()))
-        except (OSError, ValueError):  # no such group, or the word "max": no limit from here
-            continue
-    return limits
+def _lower(of_machine: int, of_group: int | None) -> int:
+    return of_machine if of_group is None else min(of_machine, of_group)
 
 
 def _reset_high_water_mark() -> bool:

@@ -2,7 +2,7 @@
 
 The client honours ``HF_HOME``, ``HF_ENDPOINT``, ``HF_TOKEN``, proxies and ``HF_HUB_OFFLINE``. A
 model that is in the cache needs no connection. Only what loading needs is fetched: safetensors
-where the repository has them, never both formats.
+where the repository has them, and never the same weights in two forms.
 """
 
 from __future__ import annotations

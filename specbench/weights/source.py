@@ -1,6 +1,6 @@
 """Where a model comes from: one record that the run's manifest keeps.
 
-``resolve`` (in ``loading``) makes a :class:`ModelSource`; nothing here imports torch.
+``resolve`` (in ``finding``) makes a :class:`ModelSource`; nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ DEFAULT_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 Kind = Literal["folder", "hub", "gguf", "embedded", "shape"]
 
-WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+WEIGHT_PATTERNS = (
+    "model.safetensors",
+    "model-*.safetensors",
+    "*.safetensors",
+    "pytorch_model*.bin",
+)
+"""The first that matches holds a model's weights; the same ones may lie beside it in other forms,
+as in Mistral's ``consolidated.safetensors``."""
+
+_INDEXES = {".safetensors": "model.safetensors.index.json", ".bin": "pytorch_model.bin.index.json"}
 
 
 @dataclass(frozen=True)
@@ -60,16 +69,15 @@ def weight_bytes(folder: Path) -> int:
 
 def missing_shards(folder: Path) -> list[str]:
     """Files that a folder's weight index names and that are not there."""
-    missing = []
     files = weight_files(folder)
-    suffix = files[0].suffix if files else ""
-    for index in sorted(folder.glob(f"*{suffix}.index.json")):
-        try:
-            named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        except (OSError, ValueError, KeyError, AttributeError):
-            continue
-        missing += sorted(name for name in set(named) if not (folder / name).is_file())
-    return missing
+    if not files:
+        return []
+    try:
+        index = (folder / _INDEXES[files[0].suffix]).read_text(encoding="utf-8")
+        named = json.loads(index)["weight_map"].values()
+    except (OSError, ValueError, KeyError, AttributeError):
+        return []
+    return sorted(name for name in set(named) if not (folder / name).is_file())
 
 
 def weights_sha256(hashes: Mapping[str, str]) -> str:

@@ -101,6 +101,17 @@ def test_a_bug_keeps_its_traceback_and_asks_for_a_report(specbench, monkeypatch)
     assert last.startswith("error: this is a bug in specbench. Please report it")
 
 
+@pytest.mark.parametrize("words", ["fit NAME", "run --dry-run --target NAME", "report NAME"])
+def test_a_name_that_no_file_can_have_is_one_line(specbench, words: str):
+    name = "a" * 300
+    result = specbench(*words.replace("NAME", name).split())
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith("error: cannot use '")
+    assert name in line
+    assert line.endswith("File name too long")
+
+
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), typer.Abort()])
 def test_ctrl_c_says_how_to_go_on(specbench, monkeypatch, problem: BaseException):
     ending_with(monkeypatch, problem)

@@ -153,7 +153,7 @@ def test_without_room_for_a_float32_copy_the_gap_is_the_cells_own_and_said(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ):
     backend = load("bfloat16")
-    monkeypatch.setattr(_ties, "_free_bytes", lambda device: 1)
+    monkeypatch.setattr(_ties, "available_bytes", lambda device: 1)
     asked = request(backend, PROMPTS[0])
     tie = backend.measure_tie(point(), Divergence(asked, [70], (5, 6)))
     assert isinstance(tie, TieMeasure)

@@ -22,8 +22,8 @@ LIMITED = {
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, available: int, total: int) -> None:
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=available))
-    monkeypatch.setattr("specbench.measure.memory.capacity_bytes", lambda device: total)
+    told = SimpleNamespace(available=available, total=total)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: told)
 
 
 def disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specbench.measure import bandwidth, device
+from specbench.measure import bandwidth
 from specbench.measure.bandwidth import copy_bandwidth, matmul_rate, read_bandwidth
 from specbench.measure.clock import FakeClock
 
@@ -83,15 +83,13 @@ def test_random_values_are_multiplied(monkeypatch: pytest.MonkeyPatch, dtype: to
 def test_the_buffer_is_several_times_the_last_level_cache(
     monkeypatch: pytest.MonkeyPatch, cache_bytes: int | None, wanted: int
 ):
-    monkeypatch.setattr(device, "last_level_cache_bytes", lambda: cache_bytes)
-    monkeypatch.setattr(
-        "psutil.virtual_memory", lambda: type("Memory", (), {"available": 64 * 2**30})
-    )
+    monkeypatch.setattr(bandwidth, "last_level_cache_bytes", lambda: cache_bytes)
+    monkeypatch.setattr(bandwidth, "available_bytes", lambda device: 64 * 2**30)
     assert bandwidth._buffer_bytes("cpu") == wanted
 
 
 def test_the_buffer_leaves_memory_free(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**30}))
+    monkeypatch.setattr(bandwidth, "available_bytes", lambda device: 2**30)
     assert bandwidth._buffer_bytes("cpu") == 2**30 // 8
 
 

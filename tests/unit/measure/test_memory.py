@@ -81,14 +81,20 @@ def test_the_gpu_says_its_own_capacity():
     assert capacity_bytes("cuda:0", FakeCuda()) == 80 * 2**30
 
 
-def test_a_containers_limit_lowers_the_capacity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    total = psutil.virtual_memory().total
-    limit = tmp_path / "memory.max"
-    limit.write_text("max\n")
-    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (limit, tmp_path / "absent"))
-    assert capacity_bytes("cpu") == total
-    limit.write_text(f"{2**29}\n")
-    assert capacity_bytes("cpu") == 2**29
+def test_a_control_group_lowers_what_there_is_and_what_is_free(tmp_path: Path):
+    """Its own and those above it: what is free is what is left of a limit, not the limit."""
+    group = tmp_path / "sys/fs/cgroup/slurm/job"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/slurm/job\n")
+    (group / "memory.max").write_text("max\n")
+    machine = psutil.virtual_memory()
+    assert capacity_bytes("cpu", root=tmp_path) == machine.total
+    assert available_bytes("cpu", root=tmp_path) > 2**29
+    (group.parent / "memory.max").write_text(f"{2**29}\n")
+    (group.parent / "memory.current").write_text(f"{2**29 - 1000}\n")
+    assert capacity_bytes("cpu", root=tmp_path) == 2**29
+    assert available_bytes("cpu", root=tmp_path) == 1000
 
 
 def test_an_allocator_that_tells_of_no_pools_leaves_the_peak_unknown():

@@ -283,14 +283,18 @@ def hub_script(
 
 def test_a_hub_name_is_fetched_once_and_found_offline(pristine: Path, tmp_path: Path) -> None:
     hub = Hub("org/tiny", pristine)
-    hub.files["pytorch_model.bin"] = b"the same weights in the other format"
+    others = ("pytorch_model.bin", "consolidated.safetensors")
+    for name in others:
+        hub.files[name] = b"the same weights in another form"
+    index = {"weight_map": {"tok_embeddings.weight": "consolidated-00001-of-00002.safetensors"}}
+    hub.files["consolidated.safetensors.index.json"] = json.dumps(index).encode()
     with serving(hub):
         kind, path, provenance = json.loads(hub_script("org/tiny", hub.url, tmp_path / "hf"))
         unknown = json.loads(hub_script("org/none", hub.url, tmp_path / "hf"))
     digest = hashlib.sha256((pristine / "model.safetensors").read_bytes()).hexdigest()
     assert kind == "hub"
     assert Path(path).is_relative_to(tmp_path / "hf")
-    assert not (Path(path) / "pytorch_model.bin").exists()
+    assert not any((Path(path) / name).exists() for name in others)
     assert provenance["served_from"] == f"hub:org/tiny@{hub.commit}"
     assert provenance["revision"] == hub.commit
     assert provenance["sha256"] == digest
