@@ -30,6 +30,7 @@ from specbench.cli._output import (
     wrapped,
 )
 from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
+from specbench.records.speedup import told_apart
 
 if TYPE_CHECKING:
     from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
@@ -208,13 +209,6 @@ def _compared(group: GroupFit, points: Sequence[GammaFit]) -> list[list[str]]:
 def _mark(point: GammaFit) -> str:
     if point.lossless == DIVERGED:
         return "* "
-    return "~ " if point.speedup is not None and not _shown(point) else ""
-
-
-def _shown(point: GammaFit) -> bool:
-    """Whether a speedup, or a slowdown, is told apart from none."""
-    assert point.speedup is not None
-    if point.noise_floor is not None and abs(point.speedup - 1.0) <= point.noise_floor:
-        return False
-    ends: Sequence[float] | None = point.speedup_ci
-    return ends is not None and not ends[0] <= 1.0 <= ends[1]
+    if point.speedup is None or told_apart(point.speedup, point.speedup_ci, point.noise_floor):
+        return ""
+    return "~ "

@@ -25,7 +25,7 @@ from specbench.cli._output import (
     with_interval,
 )
 from specbench.cli._plan_text import block_title
-from specbench.records.speedup import is_above_tau
+from specbench.records.speedup import is_above_tau, told_apart
 from specbench.theory import by_depth, closed_form
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ def inside_noise(record: CellRecord) -> bool:
     """Whether a speedup can't be told from none: by interval, noise floor, or without interval."""
     if record.speedup is None:
         return False
-    near = record.noise_floor is not None and abs(record.speedup - 1) <= record.noise_floor
-    interval = record.speedup_ci
-    return near or interval is None or interval[0] <= 1 <= interval[1]
+    return not told_apart(record.speedup, record.speedup_ci, record.noise_floor)
 
 
 def _block_title(cells: Sequence[CellRecord], several: bool) -> list[str]:

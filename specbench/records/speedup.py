@@ -33,6 +33,33 @@ def is_above_tau(speedup: float | None, tau: float | None) -> bool:
     return speedup is not None and tau is not None and speedup > _FASTER * tau
 
 
+def within_noise(speedup: float, noise_floor: float | None) -> bool:
+    """Whether a speedup is no more than the block's baselines differ by: as a factor, either way.
+
+    >>> within_noise(1.09, 0.1), within_noise(1 / 1.09, 0.1), within_noise(0.9, 0.1)
+    (True, True, False)
+
+    Args:
+        noise_floor: 0.02 for 2%; None where it is not known, which holds nothing.
+    """
+    return noise_floor is not None and 1.0 / (1.0 + noise_floor) <= speedup <= 1.0 + noise_floor
+
+
+def told_apart(
+    speedup: float, interval: tuple[float, float] | None, noise_floor: float | None
+) -> bool:
+    """Whether a speedup, or a slowdown, is told apart from none.
+
+    Args:
+        speedup: the measured one.
+        interval: its 95% interval; without one nothing is told apart.
+        noise_floor: as in :func:`within_noise`.
+    """
+    if interval is None or within_noise(speedup, noise_floor):
+        return False
+    return not interval[0] <= 1.0 <= interval[1]
+
+
 def speedup_interval(
     batch_size: int,
     cell: Tables,

@@ -20,7 +20,7 @@ import numpy as np
 
 from specbench.records.identities import identities
 from specbench.records.schema import CellKey
-from specbench.records.speedup import speedup_interval
+from specbench.records.speedup import speedup_interval, within_noise
 from specbench.records.steps import (
     Columns,
     Numbers,
@@ -169,7 +169,7 @@ def _against_baselines(
         fields["c"] = float(steps.draft_s[drafts].sum()) / drafter_steps / step_s
     if speedup := speedup_over(steps, plain):
         fields["speedup"] = speedup
-        if noise is not None and abs(math.log(speedup)) <= math.log1p(noise):
+        if within_noise(speedup, noise):
             warnings.append(f"speedup within the noise floor ({noise:.1%} between baselines)")
     if steps.all_full and not all(base.all_full for base in plain):
         warnings.append("no step of a baseline had all slots full: its speed is over all steps")

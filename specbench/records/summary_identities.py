@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from specbench.records.schema import CellKey, CellRecord
-from specbench.records.spec_text import quantised_name, split_spec
+from specbench.records.spec_text import pieces, quantised_name
 from specbench.theory import quantiles
 
 ROUNDING = 2e-3
@@ -58,10 +58,9 @@ def drafts_itself(cell: CellKey) -> bool:
     A synthetic drafter replays the target's output, early exit is the target up to a layer, and a
     draft model may be the target itself.
     """
-    head, options = split_spec(cell.drafter)
-    kind, _, argument = head.partition(":")
-    same = quantised_name(argument, dict(options).get("quantization")) == cell.target
-    return kind in ("synthetic", "early-exit") or (kind == "model" and same)
+    spec = pieces(cell.drafter)
+    same = quantised_name(spec.argument, spec.options.get("quantization")) == cell.target
+    return spec.kind in ("synthetic", "early-exit") or (spec.kind == "model" and same)
 
 
 def never_rises(survival: Sequence[float]) -> list[str]:

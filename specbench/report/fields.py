@@ -9,12 +9,12 @@ from specbench.analysis.pooling import DIVERGED, Setting
 from specbench.analysis.shown.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
 from specbench.analysis.shown.names import gamma_label, load_label
 from specbench.records.schema import DraftForm
+from specbench.records.speedup import told_apart
 from specbench.report.parts import Field, Measured
 
 NOT_TOLD_APART = (
     "~ not told apart from no speedup: by its interval, the noise floor, or no interval"
 )
-NOT_KNOWN = "- not known"
 
 
 def measured(
@@ -45,9 +45,9 @@ def speedup(point: GammaFit) -> Field:
 def _mark(point: GammaFit) -> str:
     if point.lossless == DIVERGED:
         return "* "
-    ends, floor = point.speedup_ci, point.noise_floor
-    within = floor is not None and abs((point.speedup or 1.0) - 1.0) <= floor
-    return "~ " if within or ends is None or ends[0] <= 1.0 <= ends[1] else ""
+    if point.speedup is None or told_apart(point.speedup, point.speedup_ci, point.noise_floor):
+        return ""
+    return "~ "
 
 
 def marks(forms: Collection[DraftForm], column: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +27,7 @@ from specbench.analysis.claims.view import (
     shared_gammas,
 )
 from specbench.analysis.fitted import GammaFit
+from specbench.records.speedup import within_noise
 from specbench.records.steps import Columns, integers, numbers
 from specbench.theory.differences import Term, weighted_sum
 from specbench.theory.intervals import paired_ratio_of_ratios
@@ -148,7 +148,7 @@ def _against_plain(one: Drafted, tasks: Sequence[str], *, wins: bool) -> list[Ev
         side = Side("", point.speedup, point.speedup_ci)
         margin = ends = None
         term = Term.log(1.0 if wins else -1.0, point.speedup, point.speedup_ci or (0.0, 0.0))
-        if term and abs(term.value) > math.log1p(point.noise_floor or 0.0):
+        if term and not within_noise(point.speedup, point.noise_floor):
             margin, ends = weighted_sum([term])
         where = one.where(gamma=gamma)
         found.append(Evidence(where, "speedup", (side,), margin, ends, clusters=one.clusters))

@@ -16,7 +16,7 @@ from specbench.analysis.pooling import Group, Raw, RawTables, Setting, groups
 from specbench.analysis.shown.names import gamma_label, short_names
 from specbench.records.reading import Run
 from specbench.records.schema import CellRecord
-from specbench.records.spec_text import split_spec
+from specbench.records.spec_text import kind_of, split_spec
 from specbench.records.steps import Columns, integers, values
 from specbench.theory.clusters import Numbers
 
@@ -44,7 +44,7 @@ class Drafted:
     @property
     def kind(self) -> str:
         """The drafter's kind, e.g. ngram or model."""
-        return self.fit.key.drafter.partition(":")[0].partition(",")[0]
+        return kind_of(self.fit.key.drafter)
 
     @property
     def has_rounds(self) -> bool:

@@ -32,6 +32,7 @@ from specbench.analysis.recommending.output_length import BreakEven, break_even
 from specbench.analysis.rounds.model import RoundModel
 from specbench.analysis.shown.names import counted, with_gamma
 from specbench.records.spec_text import set_alpha
+from specbench.records.speedup import within_noise
 from specbench.records.summary import FEW_PROMPTS
 from specbench.theory.clusters import Numbers
 
@@ -207,7 +208,7 @@ def against(candidate: Candidate) -> str:
     fitted = f"{speedup:.2f} fitted, 95% interval {low:.2f}–{high:.2f}"
     if speedup <= 1.0:
         return f"{fitted}, no gain"
-    if floor is not None and speedup - 1.0 <= floor:
+    if floor is not None and within_noise(speedup, floor):
         return f"{speedup:.2f} fitted lies inside the noise floor of ±{floor:.1%}"
     if bound <= 1.0:
         return f"{fitted}, lower bound for all that was compared {bound:.2f}, does not clear 1"
