@@ -121,14 +121,6 @@ def tree_commits_three_to_five(view: View) -> Answer:
     return each(found, "it takes a drafter with trees (--drafter eagle:PATH,tree=24)")
 
 
-CLAIMS = (
-    falls_with_temperature,
-    code_and_json_above_fiction,
-    tree_raises_long_rounds,
-    tree_commits_three_to_five,
-)
-
-
 def _alphas(
     view: View, left: Drafted, right: Drafted, field: str, *, paired: bool
 ) -> Evidence | None:

@@ -95,9 +95,6 @@ def short_outputs_gain_less(view: View) -> Answer:
     )
 
 
-CLAIMS = (first_token_not_faster, short_outputs_gain_less)
-
-
 def _alone(view: View) -> Iterator[tuple[Drafted, Raw]]:
     """Drafters at batch size 1 with their baselines."""
     for one in view.drafted:

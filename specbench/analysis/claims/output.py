@@ -63,9 +63,6 @@ def quality_unchanged(view: View) -> Answer:
     )
 
 
-CLAIMS = (output_unchanged, quality_unchanged)
-
-
 def _verdicts(view: View) -> dict[str, Counter[str]]:
     """drafter -> how many of its cells have each verdict."""
     found: dict[str, Counter[str]] = {}

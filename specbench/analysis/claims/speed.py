@@ -96,9 +96,6 @@ def ngram_wins_on_copying(view: View) -> Answer:
     )
 
 
-CLAIMS = (longer_not_always_better, gain_shrinks_with_batch, ngram_wins_on_copying)
-
-
 def seconds(rounds: Columns) -> ArrayLike:
     """Duration of each row's round."""
     return numbers(rounds, "draft_s") + numbers(rounds, "verify_s") + numbers(rounds, "other_s")
