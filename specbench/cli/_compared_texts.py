@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from specbench.analysis.comparing.texts import DIFFERENT
 from specbench.analysis.shown.names import some
+from specbench.records.schema import IDENTICAL
 
 if TYPE_CHECKING:
     from specbench.analysis.comparing import ComparedCell, Comparison
@@ -28,9 +30,9 @@ Verdicts = Mapping["CellName", Judged]
 def text_mark(cell: ComparedCell, verdicts: Verdicts) -> str:
     """For the table."""
     verdict = _verdict(cell, verdicts)
-    if verdict == "differ":
+    if verdict == DIFFERENT:
         return f"≠{len(cell.texts.pairs)}"
-    return {"identical": "=", None: "-"}.get(verdict, str(verdict))
+    return {IDENTICAL: "=", None: "-"}.get(verdict, str(verdict))
 
 
 def text_document(cell: ComparedCell, verdicts: Verdicts) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.pooling import DIVERGED
 from specbench.analysis.prediction.held_out import accuracy
 from specbench.analysis.shown.folding import fold_acceptance, fold_gaps
 from specbench.analysis.shown.names import gamma_label, short_names, some
@@ -30,6 +29,7 @@ from specbench.cli._output import (
     wrapped,
 )
 from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
+from specbench.records.schema import DIVERGED
 from specbench.records.speedup import told_apart
 
 if TYPE_CHECKING:

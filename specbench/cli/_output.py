@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
+from specbench import registry
 from specbench.analysis.shown.formats import FORM_MARKS as FORM_MARKS
 from specbench.analysis.shown.formats import SYNTHETIC_MARK as SYNTHETIC_MARK
 from specbench.analysis.shown.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
@@ -111,6 +112,25 @@ def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:
         initial_indent=indent,
         subsequent_indent=hanging,
         break_on_hyphens=False,
+    )
+
+
+def print_described(kind: registry.Kind) -> None:
+    """The names of one kind of plug-in, each with the first line of what its file says of it."""
+    names = registry.names(kind)
+    width = max(map(len, names)) + 4
+    for name in names:
+        description = registry.describe(kind, name).replace("`", "")
+        print(wrapped(description, f"{name:<{width}}", " " * width))
+
+
+def few_prompts_note() -> str:
+    """What stands under a table whose intervals rest on few prompts."""
+    from specbench.records.conversations import FEW_PROMPTS
+
+    return (
+        f"few prompts: these intervals rest on fewer than {FEW_PROMPTS} prompts "
+        f"(--prompts {FEW_PROMPTS} or more)"
     )
 
 

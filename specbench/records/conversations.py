@@ -16,11 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 from specbench.records.steps import Columns, Numbers, integers, numbers, values
 from specbench.theory.clusters import cluster_sums
 
+FEW_PROMPTS = 6
+"""Fewer conversations than this are said beside their intervals."""
+
+_FEW = "few prompts"
+
 Tables = tuple[Columns, Columns]
 """The rounds and the requests of one cell."""
 
 Column = Callable[[Columns], ArrayLike]
 """From a table of rounds to one number per row."""
+
+
+def few_prompts(conversations: int) -> list[str]:
+    """The warning of a cell whose intervals rest on few conversations, if they do."""
+    told = f"{_FEW}: intervals rest on {conversations}"
+    return [told] if conversations < FEW_PROMPTS else []
+
+
+def rests_on_few(warnings: Iterable[str]) -> bool:
+    """Whether warnings of a cell hold that of :func:`few_prompts`."""
+    return any(warning.startswith(_FEW) for warning in warnings)
 
 
 def column(name: str) -> Column:

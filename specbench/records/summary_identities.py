@@ -181,10 +181,8 @@ def _throughput(record: CellRecord) -> list[str]:
 
 def _times(record: CellRecord) -> list[str]:
     found = []
-    parts = (record.draft_s, record.verify_s, record.other_s)
-    if record.step_s is not None and all(part is not None for part in parts):
-        total = sum(part for part in parts if part is not None)
-        found += _unequal("draft + verify + other", total, "time per step", record.step_s)
+    if record.step_s is not None and record.parts_s is not None:
+        found += _unequal("draft + verify + other", record.parts_s, "time per step", record.step_s)
     if record.batch_size == 1 and record.prefill_s is not None and record.decode_s is not None:
         whole = record.prefill_s + record.decode_s
         found += _unequal("prefill + decode", whole, "wall time", record.wall_s)

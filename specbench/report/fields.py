@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from specbench.analysis.fitted import GammaFit, GroupFit
-from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.pooling import Setting
 from specbench.analysis.shown.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
 from specbench.analysis.shown.names import gamma_label, load_label
-from specbench.records.schema import DraftForm
+from specbench.records.schema import DIVERGED, DraftForm
 from specbench.records.speedup import told_apart
 from specbench.report.parts import Field, Measured
 

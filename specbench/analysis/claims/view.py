@@ -9,11 +9,11 @@ from itertools import combinations
 from typing import Any
 
 from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
+from specbench.analysis.machine.measured import cost_of
 from specbench.analysis.pooling import Group, Raw, RawTables, Setting, groups
 from specbench.analysis.shown.names import gamma_label, short_names
 from specbench.records.conversations import Column, by_conversation
 from specbench.records.reading import Run
-from specbench.records.schema import CellRecord
 from specbench.records.spec_text import kind_of, split_spec
 from specbench.theory.clusters import Numbers
 
@@ -134,16 +134,6 @@ def without_tree(drafter: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """A SPEC's kind and options without those that make its drafts trees."""
     head, options = split_spec(drafter)
     return head, tuple(option for option in options if option[0] not in ("tree", "topk"))
-
-
-def cost_of(cells: Sequence[CellRecord], name: str) -> float | None:
-    """A number of the cost that records keep; None where none of them has it."""
-    for cell in cells:
-        cost: dict[str, Any] = (cell.model_extra or {}).get("cost") or {}
-        value = cost.get(name)
-        if value is not None:
-            return float(value)
-    return None
 
 
 def _alike(found: Iterable[Drafted], field: str) -> Iterable[list[Drafted]]:

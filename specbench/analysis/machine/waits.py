@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from specbench.analysis.pooling import Raw
 from specbench.records.conversations import add, conversations_of
 from specbench.records.steps import Columns, numbers
-from specbench.theory.clusters import Numbers
+from specbench.theory.clusters import Numbers, ratio
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +33,7 @@ class Waits:
 
     def extra_s(self, weights: Numbers) -> Numbers:
         """Seconds that the drafter adds to a first token: weights [..., conversations] -> [...]."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            own, plain = (
-                np.divide(*np.moveaxis(weights @ part, -1, 0)) for part in (self.own, self.plain)
-            )
+        own, plain = (ratio(*np.moveaxis(weights @ part, -1, 0)) for part in (self.own, self.plain))
         return np.asarray(own - plain)
 
 

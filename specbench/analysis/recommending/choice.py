@@ -26,14 +26,15 @@ from functools import partial
 import numpy as np
 
 from specbench.analysis.fitted import GroupFit
-from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.candidates import Candidate, Field
 from specbench.analysis.recommending.output_length import BreakEven, break_even
 from specbench.analysis.rounds.model import RoundModel
 from specbench.analysis.shown.names import counted, with_gamma
+from specbench.records.conversations import FEW_PROMPTS
+from specbench.records.schema import DIVERGED
 from specbench.records.spec_text import set_alpha
 from specbench.records.speedup import within_noise
-from specbench.records.summary import FEW_PROMPTS
 from specbench.theory.clusters import Numbers
 
 _CALIBRATING = "synthetic drafters, which calibrate the instrument and are never recommended"

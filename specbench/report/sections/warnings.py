@@ -8,10 +8,9 @@ from typing import Any
 
 from specbench.analysis.checking.completeness import incomplete
 from specbench.analysis.checking.notes import run_notes
-from specbench.analysis.pooling import DIVERGED
 from specbench.analysis.shown.names import counted
 from specbench.errors import SpecbenchError
-from specbench.records.schema import CellRecord
+from specbench.records.schema import DIVERGED, CellRecord
 from specbench.report.material import Material
 from specbench.report.parts import Bullet, Bullets, Paragraph, Part
 
