@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specbench.analysis.comparing.texts import DIFFERENT
 from specbench.analysis.shown.names import some
-from specbench.records.schema import IDENTICAL
 
 if TYPE_CHECKING:
     from specbench.analysis.comparing import ComparedCell, Comparison
@@ -29,6 +27,9 @@ Verdicts = Mapping["CellName", Judged]
 
 def text_mark(cell: ComparedCell, verdicts: Verdicts) -> str:
     """For the table."""
+    from specbench.analysis.comparing.texts import DIFFERENT
+    from specbench.records.schema import IDENTICAL
+
     verdict = _verdict(cell, verdicts)
     if verdict == DIFFERENT:
         return f"≠{len(cell.texts.pairs)}"

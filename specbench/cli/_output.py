@@ -9,9 +9,8 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from specbench import registry
 from specbench.analysis.shown.formats import FORM_MARKS as FORM_MARKS
 from specbench.analysis.shown.formats import SYNTHETIC_MARK as SYNTHETIC_MARK
 from specbench.analysis.shown.formats import SYNTHETIC_NOTE as SYNTHETIC_NOTE
@@ -23,6 +22,9 @@ from specbench.analysis.shown.formats import with_interval as with_interval
 from specbench.analysis.shown.names import broken, cut_in_middle, task_title
 from specbench.analysis.shown.names import printable as printable
 from specbench.errors import SpecbenchError
+
+if TYPE_CHECKING:
+    from specbench.registry import Kind
 
 _WIDTH, _WIDEST = 80, 400
 _LONGEST, _LONGEST_LABEL = 26, 60  # letters of a name: in a column of its own, over several lines
@@ -115,8 +117,10 @@ def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:
     )
 
 
-def print_described(kind: registry.Kind) -> None:
+def print_described(kind: Kind) -> None:
     """The names of one kind of plug-in, each with the first line of what its file says of it."""
+    from specbench import registry
+
     names = registry.names(kind)
     width = max(map(len, names)) + 4
     for name in names:
