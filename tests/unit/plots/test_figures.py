@@ -12,17 +12,11 @@ from specbench.analysis.shown.frame import published_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import base, speedup_vs_alpha, speedup_vs_gamma
 from specbench.theory import closed_form
-from tests.unit.plots.frames import points
+from tests.unit.plots.frames import draw, points
 
 TASKS = ("translation", "summarization", "code", "chat")
 DRAFTERS = ("ngram", "model:ORG/A-LONG-NAME", "early-exit:6")
 FIGURES = ("speedup-vs-alpha", "speedup-vs-gamma")
-
-
-def draw(name: str, frame: pd.DataFrame) -> Figure:
-    figure = registry.load("plots", name).draw(frame)
-    assert isinstance(figure, Figure)
-    return figure
 
 
 def texts_of_legend(figure: Figure) -> list[str]:
