@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from specbench.analysis.prediction.held_out import accuracy
 from specbench.analysis.shown.folding import fold_acceptance, fold_gaps
+from specbench.analysis.shown.formats import noise
+from specbench.analysis.shown.marks import speedup_mark
 from specbench.analysis.shown.names import gamma_label, short_names, some
 from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
@@ -30,7 +32,6 @@ from specbench.cli._output import (
 )
 from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
 from specbench.records.schema import DIVERGED
-from specbench.records.speedup import told_apart
 
 if TYPE_CHECKING:
     from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
@@ -154,7 +155,7 @@ def _fitted(group: GroupFit) -> list[str]:
         with_interval(group.c, group.c_ci, 3),
         low if low == high else f"{low}–{high}",
         number(group.overhead),
-        "-" if group.noise_floor is None else f"±{group.noise_floor:.1%}",
+        noise(group.noise_floor),
     ]
 
 
@@ -200,15 +201,7 @@ def _compared(group: GroupFit, points: Sequence[GammaFit]) -> list[list[str]]:
                 percent(point.error_closed_form),
                 number(point.extended),
                 percent(point.error_extended),
-                _mark(point) + with_interval(point.speedup, point.speedup_ci),
+                speedup_mark(point) + with_interval(point.speedup, point.speedup_ci),
             ]
         )
     return rows
-
-
-def _mark(point: GammaFit) -> str:
-    if point.lossless == DIVERGED:
-        return "* "
-    if point.speedup is None or told_apart(point.speedup, point.speedup_ci, point.noise_floor):
-        return ""
-    return "~ "

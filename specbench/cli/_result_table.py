@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specbench.analysis.shown.formats import noise
 from specbench.analysis.shown.names import broken, counted, gamma_label, short_names
 from specbench.cli._goodput_lines import goodput_lines
 from specbench.cli._output import (
@@ -109,7 +110,7 @@ def _block_title(cells: Sequence[CellRecord], several: bool) -> list[str]:
     if speeds:  # their mean time per token is what speedups are against
         facts.append(f"plain decoding {statistics.harmonic_mean(speeds):.1f} tok/s")
     if floors:
-        facts.append(f"noise floor ±{100 * max(floors):.1f}%")
+        facts.append(f"noise floor {noise(max(floors))}")
     title, detail = block_title(cells[0], several), ", ".join(facts)
     if not detail:
         return [title]

@@ -81,6 +81,12 @@ def conversations_of(requests: Columns) -> NDArray[np.str_]:
     return np.asarray(values(requests, "conversation"), dtype=np.str_)
 
 
+def rows_of(rounds: Columns, requests: Columns) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+    """The conversations, sorted, and which of them each row of a table belongs to: [rows]."""
+    names, of_request = np.unique(conversations_of(requests), return_inverse=True)
+    return names, of_request[integers(rounds, "request")]
+
+
 def paired(own: Mapping[str, Numbers], other: Mapping[str, Numbers]) -> Numbers:
     """Two sums of either side, of the names that both have, in their order: [shared, 4]."""
     shared = sorted(own.keys() & other.keys())

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from specbench.analysis.fitted import GammaFit, GroupFit
 from specbench.analysis.pooling import Setting
 from specbench.analysis.shown.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
+from specbench.analysis.shown.marks import speedup_mark
 from specbench.analysis.shown.names import gamma_label, load_label
-from specbench.records.schema import DIVERGED, DraftForm
-from specbench.records.speedup import told_apart
+from specbench.records.schema import DraftForm
 from specbench.report.parts import Field, Measured
 
 NOT_TOLD_APART = (
@@ -39,15 +39,7 @@ def gamma(group: GroupFit, point: GammaFit) -> str:
 
 def speedup(point: GammaFit) -> Field:
     """The measured speedup; ``~`` where it is not told apart from none, ``*`` where it DIVERGED."""
-    return measured(point.speedup, point.speedup_ci, mark=_mark(point))
-
-
-def _mark(point: GammaFit) -> str:
-    if point.lossless == DIVERGED:
-        return "* "
-    if point.speedup is None or told_apart(point.speedup, point.speedup_ci, point.noise_floor):
-        return ""
-    return "~ "
+    return measured(point.speedup, point.speedup_ci, mark=speedup_mark(point))
 
 
 def marks(forms: Collection[DraftForm], column: str) -> list[str]:

@@ -124,10 +124,9 @@ def paired_ratio_of_ratios(
     base_denominators: ArrayLike,
     numerators: ArrayLike,
     denominators: ArrayLike,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Interval | None:
-    """Interval of (base sum ratio) / (sum ratio) when entry i of all four is the same cluster.
+    """95% interval of (base sum ratio) / (sum ratio) when entry i of all four is the same cluster.
 
     The speedup at batch size 1: seconds over tokens of the baseline, then of the cell, per prompt.
     Pairing takes out what makes one prompt slower than another for both.
@@ -135,18 +134,16 @@ def paired_ratio_of_ratios(
     Args:
         base_numerators, base_denominators: [clusters] e.g. seconds and tokens of the baseline.
         numerators, denominators: [clusters] the same of the cell.
-        level: confidence level.
         seed: of the bootstrap.
 
     Returns:
         None where fewer than two clusters, or a total of zero, leave nothing to say.
 
     Raises:
-        SpecbenchError: the arrays don't fit together, or the level is no probability.
+        SpecbenchError: the arrays don't fit together.
     """
     parts = (base_numerators, base_denominators, numerators, denominators)
     columns = np.column_stack(same_length(*parts))
-    _check_level(level)
     totals, count = columns.sum(axis=0), len(columns)
     if count < 2 or not (totals > 0.0).all():
         return None
@@ -155,9 +152,9 @@ def paired_ratio_of_ratios(
     residuals = (shares[:, 0] - shares[:, 1]) - (shares[:, 2] - shares[:, 3])
     error = math.sqrt(count / (count - 1) * float(residuals @ residuals))
     if count >= BOOTSTRAP_FROM and error > 1e-12:
-        low, high = bca(_ratio_of_ratios, columns, residuals, level, seed)
+        low, high = bca(_ratio_of_ratios, columns, residuals, 0.95, seed)
         return Interval(ratio, min(low, ratio), max(high, ratio), count, "bootstrap")
-    reach = float(quantiles.student_t(0.5 + level / 2, count - 1)) * error
+    reach = float(quantiles.student_t(0.975, count - 1)) * error
     return Interval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), count, "cluster-t")
 
 

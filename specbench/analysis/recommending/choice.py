@@ -30,6 +30,7 @@ from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.candidates import Candidate, Field
 from specbench.analysis.recommending.output_length import BreakEven, break_even
 from specbench.analysis.rounds.model import RoundModel
+from specbench.analysis.shown.formats import noise
 from specbench.analysis.shown.names import counted, with_gamma
 from specbench.records.conversations import FEW_PROMPTS
 from specbench.records.schema import DIVERGED
@@ -210,7 +211,7 @@ def against(candidate: Candidate) -> str:
     if speedup <= 1.0:
         return f"{fitted}, no gain"
     if floor is not None and within_noise(speedup, floor):
-        return f"{speedup:.2f} fitted lies inside the noise floor of ±{floor:.1%}"
+        return f"{speedup:.2f} fitted lies inside the noise floor of {noise(floor)}"
     if bound <= 1.0:
         return f"{fitted}, lower bound for all that was compared {bound:.2f}, does not clear 1"
     return ""
