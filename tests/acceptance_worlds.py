@@ -6,14 +6,15 @@ A world draws the chance of every round and depth; rounds are independent given 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from specbench.theory.acceptance import Counts, Sample
-from specbench.theory.replay import replay
+from specbench.theory.iid_test import iid_test
+from tests.replays import replay
 
 Numbers = NDArray[np.float64]
 Chances = Callable[[int], Any]
@@ -111,3 +112,18 @@ def beta_tokens(mean: float, sd: float, gamma: int) -> float:
     """Tokens per round where alpha is beta-distributed between rounds: by its moments."""
     weight = mean * (1 - mean) / sd**2 - 1
     return true_tokens([(mean * weight + i) / (weight + i) for i in range(gamma)])
+
+
+def counts_of(names: ArrayLike, accepted: ArrayLike, evaluated: ArrayLike) -> Counts:
+    """Counts from anything array-like."""
+    return Counts(
+        np.asarray(names, dtype=np.str_),
+        np.asarray(accepted, dtype=np.float64),
+        np.asarray(evaluated, dtype=np.float64),
+    )
+
+
+def rejected(samples: Iterable[Sample]) -> float:
+    """Share of samples whose p-value is at most 5%."""
+    p_values = [iid_test(sample).p_value for sample in samples]
+    return float(np.mean([p is not None and p <= 0.05 for p in p_values]))

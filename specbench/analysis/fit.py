@@ -27,13 +27,7 @@ from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
 from specbench.analysis.machine.memory import memory_of
 from specbench.analysis.machine.waits import waits_of
 from specbench.analysis.others import imported
-from specbench.analysis.pooling import (
-    DIVERGED,
-    Group,
-    Raw,
-    RawTables,
-    groups,
-)
+from specbench.analysis.pooling import Group, Raw, RawTables, groups
 from specbench.analysis.prediction.held_out import Prediction, predict
 from specbench.analysis.rounds.between_cells import with_cells
 from specbench.analysis.rounds.costs import Costs, counts_by_conversation
@@ -41,7 +35,7 @@ from specbench.analysis.rounds.evidence import Evidence, evidence_of
 from specbench.analysis.rounds.gap import Gap, decompose
 from specbench.analysis.rounds.model import MeasuredRounds, RoundModel, expected_tokens, model_of
 from specbench.records.reading import Run
-from specbench.records.schema import CellRecord
+from specbench.records.schema import DIVERGED, IDENTICAL, NEAR_TIE, CellRecord
 from specbench.records.spec_text import is_synthetic, quantised_name
 from specbench.records.steps import Columns, integers
 from specbench.records.summary import summarize
@@ -157,7 +151,7 @@ def _replayed(
     if found is None or group.key.setting.temperature > 0 or not evidence.paired:
         return found
     told = {gamma: known[gamma].emitted.sum() / known[gamma].lengths.sum() for gamma in gammas}
-    if verdicts == {"identical"} and any(
+    if verdicts == {IDENTICAL} and any(
         not math.isclose(found.per_round(gamma), tokens) for gamma, tokens in told.items()
     ):
         traces.refuse(group.key, "rounds replayed on it are not those that were measured")
@@ -261,7 +255,7 @@ def _cut_share(rounds: Columns) -> float | None:
 
 def _worst(verdicts: Sequence[str | None]) -> str | None:
     """DIVERGED before near-tie before identical before no verdict."""
-    for verdict in (DIVERGED, "near-tie", "identical"):
+    for verdict in (DIVERGED, NEAR_TIE, IDENTICAL):
         if verdict in verdicts:
             return verdict
     return next((verdict for verdict in verdicts if verdict), None)

@@ -18,9 +18,6 @@ from specbench.records.reading import Run
 from specbench.records.schema import CellRecord, DraftForm
 from specbench.records.steps import Columns
 
-DIVERGED = "DIVERGED"
-"""The verdict on a cell whose greedy output differs from plain decoding for no good reason."""
-
 Raw = tuple[Columns, Columns]
 """(rounds, requests) of one or more cells."""
 

@@ -1,7 +1,5 @@
 """From a drafter's SPEC to vLLM's ``--speculative-config``, and what an installed vLLM has.
 
-Source: vLLM's ``config/speculative.py`` (0.32).
-
 >>> from specbench.drafters.spec import parse_spec
 >>> Options.of(parse_spec("ngram,match=first,max=4"), 2, samples=False).config
 {'method': 'ngram', 'num_speculative_tokens': 2, 'prompt_lookup_min': 1, 'prompt_lookup_max': 4}
@@ -17,21 +15,9 @@ from typing import Any
 
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
-
-METHODS = {
-    "ngram": "ngram",
-    "model": "draft_model",
-    "eagle": "eagle",
-    "eagle3": "eagle3",
-    "medusa": "medusa",
-    "suffix": "suffix",
-    "mtp": "mtp",
-}
-"""Kind of a SPEC -> what vLLM calls it."""
-
-WITH_WEIGHTS = frozenset({"model", "eagle", "eagle3", "medusa"})
-SAMPLING = frozenset({"model", "eagle", "eagle3", "mtp"})
-"""Kinds whose drafts can be drawn from the drafter's distribution."""
+from specbench.records.vllm_methods import METHODS, VERSION
+from specbench.records.vllm_methods import SAMPLING as SAMPLING
+from specbench.records.vllm_methods import WITH_WEIGHTS as WITH_WEIGHTS
 
 _PROBE = """
 import importlib.metadata, importlib.util, json, pathlib, sys
@@ -105,7 +91,7 @@ class Installed:
             return f"vLLM's suffix decoding needs arctic-inference, which {self.python} lacks"
         if has:
             return None
-        return f"vLLM {self.version} in {self.python} has no {method}; 0.32.0 has"
+        return f"vLLM {self.version} in {self.python} has no {method}; {VERSION} has"
 
     @property
     def can_sample_drafts(self) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from specbench.analysis.acceptance.tracing import by_text
 from specbench.analysis.shown.names import counted, short_names
-from specbench.cli._output import beside_label, number, print_table, with_interval
+from specbench.cli._output import beside_label, few_prompts_note, number, print_table, with_interval
+from specbench.records.conversations import rests_on_few
 
 if TYPE_CHECKING:
     from specbench.records.traces import TraceRecord
@@ -37,8 +38,8 @@ def print_traces(traces: Sequence[TraceRecord]) -> None:
     print("plain: mean over all positions of the text, which rounds don't all evaluate")
     if any(trace.temperature > 0 for trace in traces):
         print("above T = 0 α is the mean of Σ min(p, q), for one-hot drafts of p(drafted)")
-    if any(warning.startswith("few prompts") for t in traces for warning in t.warnings):
-        print("few prompts: intervals rest on fewer than 6 prompts (--prompts 6 or more)")
+    if any(rests_on_few(trace.warnings) for trace in traces):
+        print(few_prompts_note())
 
 
 def _row(trace: TraceRecord, gammas: Sequence[int]) -> list[str]:

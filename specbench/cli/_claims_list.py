@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specbench.cli._output import OutputFormat, print_csv, print_json, printable
+from specbench.cli._output import OutputFormat, print_csv, print_json, wrapped
 
 if TYPE_CHECKING:
     from specbench.analysis.claims import Checked
 
-_WIDTH, _INDENT, _HANGING = 80, 14, 9
+_INDENT, _HANGING = 14, 9
 _TOLD = 3  # comparisons of one claim that are shown, the others counted
 _VERDICTS = ("held", "not held", "not decided", "not measured")
 
@@ -76,10 +75,4 @@ def _print_list(run: str, checked: Sequence[Checked], detail: bool) -> None:
 
 
 def _filled(text: str, label: str = "", hanging: str = "") -> str:
-    return textwrap.fill(
-        printable(text),
-        _WIDTH,
-        initial_indent=label,
-        subsequent_indent=" " * len(label) + hanging,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, label, " " * len(label) + hanging)

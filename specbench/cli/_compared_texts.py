@@ -27,10 +27,13 @@ Verdicts = Mapping["CellName", Judged]
 
 def text_mark(cell: ComparedCell, verdicts: Verdicts) -> str:
     """For the table."""
+    from specbench.analysis.comparing.texts import DIFFERENT
+    from specbench.records.schema import IDENTICAL
+
     verdict = _verdict(cell, verdicts)
-    if verdict == "differ":
+    if verdict == DIFFERENT:
         return f"≠{len(cell.texts.pairs)}"
-    return {"identical": "=", None: "-"}.get(verdict, str(verdict))
+    return {IDENTICAL: "=", None: "-"}.get(verdict, str(verdict))
 
 
 def text_document(cell: ComparedCell, verdicts: Verdicts) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.pooling import DIVERGED
 from specbench.analysis.prediction.held_out import accuracy
 from specbench.analysis.shown.folding import fold_acceptance, fold_gaps
+from specbench.analysis.shown.formats import noise
+from specbench.analysis.shown.marks import speedup_mark
 from specbench.analysis.shown.names import gamma_label, short_names, some
 from specbench.cli._cost_table import COST_NOTES, print_costs
 from specbench.cli._output import (
@@ -30,6 +31,7 @@ from specbench.cli._output import (
     wrapped,
 )
 from specbench.cli._prediction_table import GAP_NOTES, HELD_OUT_NOTES, print_predictions
+from specbench.records.schema import DIVERGED
 
 if TYPE_CHECKING:
     from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
@@ -153,7 +155,7 @@ def _fitted(group: GroupFit) -> list[str]:
         with_interval(group.c, group.c_ci, 3),
         low if low == high else f"{low}–{high}",
         number(group.overhead),
-        "-" if group.noise_floor is None else f"±{group.noise_floor:.1%}",
+        noise(group.noise_floor),
     ]
 
 
@@ -199,22 +201,7 @@ def _compared(group: GroupFit, points: Sequence[GammaFit]) -> list[list[str]]:
                 percent(point.error_closed_form),
                 number(point.extended),
                 percent(point.error_extended),
-                _mark(point) + with_interval(point.speedup, point.speedup_ci),
+                speedup_mark(point) + with_interval(point.speedup, point.speedup_ci),
             ]
         )
     return rows
-
-
-def _mark(point: GammaFit) -> str:
-    if point.lossless == DIVERGED:
-        return "* "
-    return "~ " if point.speedup is not None and not _shown(point) else ""
-
-
-def _shown(point: GammaFit) -> bool:
-    """Whether a speedup, or a slowdown, is told apart from none."""
-    assert point.speedup is not None
-    if point.noise_floor is not None and abs(point.speedup - 1.0) <= point.noise_floor:
-        return False
-    ends: Sequence[float] | None = point.speedup_ci
-    return ends is not None and not ends[0] <= 1.0 <= ends[1]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specbench.analysis.shown.formats import MISSING, span
+from specbench.analysis.shown.formats import MISSING, milliseconds, share, span
 from specbench.analysis.shown.names import gamma_label, short_names
 from specbench.cli._machine_table import machine_document, machine_sentences, print_machine
 from specbench.cli._output import beside_label, number, print_table, wrapped
@@ -138,11 +138,11 @@ def _step(step: StepLimit) -> list[list[str]]:
     row = [
         f"{step.setting.temperature:g}",
         step.setting.load,
-        _milliseconds(step.step_s),
-        _milliseconds(step.moving_s),
-        _share(step.bandwidth_share),
-        _milliseconds(step.computing_s),
-        _share(step.compute_share),
+        milliseconds(step.step_s),
+        milliseconds(step.moving_s),
+        share(step.bandwidth_share),
+        milliseconds(step.computing_s),
+        share(step.compute_share),
     ]
     return beside_label(step.setting.task, [row], _LABEL_WIDTH)
 
@@ -187,11 +187,3 @@ def _drafting(limit: DraftingLimit, names: dict[str, str]) -> list[list[str]]:
         number(limit.most_one_hot),
     ]
     return beside_label(f"{names[limit.key.drafter]} {setting.task}", [row], _LABEL_WIDTH)
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.3g}"
-
-
-def _share(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"

@@ -5,11 +5,10 @@ Nothing heavier than ``math`` is imported, so that it is there at once.
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from specbench.analysis.shown.names import counted
-from specbench.cli._output import OutputFormat, print_csv, print_json
+from specbench.cli._output import OutputFormat, print_csv, print_json, wrapped
 from specbench.theory import closed_form
 from specbench.theory.closed_form import CurvePoint, Shift
 
@@ -83,7 +82,7 @@ def _print_table(
 
 def _wrapped(text: str) -> str:
     """Lines of at most 80 columns; "γ = 4" stays together."""
-    return textwrap.fill(text.replace(" = ", "\xa0=\xa0"), 80).replace("\xa0", " ")
+    return wrapped(text.replace(" = ", "\xa0=\xa0"), "", "").replace("\xa0", " ")
 
 
 def _what(point: CurvePoint) -> str:

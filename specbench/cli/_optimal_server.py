@@ -122,8 +122,7 @@ def _print_lines(answer: Answer) -> None:
         if lines:
             loads.setdefault(lines, []).append(str(schedule.load))
     for lines, where in loads.items():
-        told = printable(f"Other engines: {'; '.join(where)}")
-        print(textwrap.fill(told, 80, subsequent_indent="  "))
+        print(wrapped(f"Other engines: {'; '.join(where)}", "", "  "))
         for line in lines:
             if not line.text:
                 print(wrapped(f"{line.engine}: not possible, {line.notes[0]}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from specbench.analysis.shown.formats import share
 from specbench.analysis.shown.names import gamma_label, printable, short_names, task_title
 from specbench.cli._given_alpha_table import print_given_alphas
 from specbench.cli._optimal_server import print_server
@@ -75,8 +76,8 @@ def _policy_rows(decision: Decision, names: Names) -> list[list[str]]:
     numbers = [
         gamma_label(group.draft_form if group else "chain", choice.gamma),
         with_interval(choice.speedup, candidate.ci if candidate else None),
-        f"{sure.near_best:.0%}" if sure else "-",
-        f"{sure.loss:.1%}" if sure else "-",
+        share(sure.near_best if sure else None),
+        share(sure.loss if sure else None, 1),
     ]
     use = names[decision.drafter] if choice.gamma else "do not speculate"
     if not choice.decided:

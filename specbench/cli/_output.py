@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from specbench.analysis.shown.formats import FORM_MARKS as FORM_MARKS
 from specbench.analysis.shown.formats import SYNTHETIC_MARK as SYNTHETIC_MARK
@@ -22,6 +22,9 @@ from specbench.analysis.shown.formats import with_interval as with_interval
 from specbench.analysis.shown.names import broken, cut_in_middle, task_title
 from specbench.analysis.shown.names import printable as printable
 from specbench.errors import SpecbenchError
+
+if TYPE_CHECKING:
+    from specbench.registry import Kind
 
 _WIDTH, _WIDEST = 80, 400
 _LONGEST, _LONGEST_LABEL = 26, 60  # letters of a name: in a column of its own, over several lines
@@ -111,6 +114,27 @@ def wrapped(text: str, indent: str = "  ", hanging: str = "    ") -> str:
         initial_indent=indent,
         subsequent_indent=hanging,
         break_on_hyphens=False,
+    )
+
+
+def print_described(kind: Kind) -> None:
+    """The names of one kind of plug-in, each with the first line of what its file says of it."""
+    from specbench import registry
+
+    names = registry.names(kind)
+    width = max(map(len, names)) + 4
+    for name in names:
+        description = registry.describe(kind, name).replace("`", "")
+        print(wrapped(description, f"{name:<{width}}", " " * width))
+
+
+def few_prompts_note() -> str:
+    """What stands under a table whose intervals rest on few prompts."""
+    from specbench.records.conversations import FEW_PROMPTS
+
+    return (
+        f"few prompts: these intervals rest on fewer than {FEW_PROMPTS} prompts "
+        f"(--prompts {FEW_PROMPTS} or more)"
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from specbench.analysis.shown.names import broken, counted, engine_label, load_label
+from specbench.cli._output import wrapped
 
 if TYPE_CHECKING:
     from specbench.records.schema import Cell
@@ -38,7 +38,7 @@ def plan_lines(plan: Any, sweep: SweepConfig) -> list[str]:
         lines += ["", f"dropped {counted(len(plan.dropped), 'cell')} that cannot exist:"]
         lines += [f"  {count} × {reason}" for reason, count in reasons.items()]
     if plan.notes:
-        lines += ["", *(line for note in plan.notes for line in textwrap.wrap(note, 80))]
+        lines += ["", *(wrapped(note, "", "") for note in plan.notes)]
     most = sum(_requests(cell, sweep) for cell in plan.cells) * sweep.max_new_tokens
     lines += [
         "",

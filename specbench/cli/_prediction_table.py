@@ -4,13 +4,18 @@ closed form and the measured speedup differ, then how far off both models are.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.prediction.held_out import WIDE
-from specbench.analysis.shown.names import printable
-from specbench.cli._output import beside_label, number, percent, print_table, with_interval
+from specbench.cli._output import (
+    beside_label,
+    number,
+    percent,
+    print_table,
+    with_interval,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from specbench.analysis.fitted import GroupFit
@@ -67,7 +72,7 @@ def _print_replayed(groups: Sequence[GroupFit], names: Mapping[str, str]) -> Non
     ]
     if traced:
         said = f"tokens of rounds replayed on a trace: {'; '.join(dict.fromkeys(traced))}"
-        print(textwrap.fill(printable(said), 80, subsequent_indent="  "), end="\n\n")
+        print(wrapped(said, "", "  "), end="\n\n")
 
 
 def _predicted(group: GroupFit) -> list[list[str]]:

@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import shlex
 import statistics
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specbench.analysis.shown.formats import noise
 from specbench.analysis.shown.names import broken, counted, gamma_label, short_names
 from specbench.cli._goodput_lines import goodput_lines
 from specbench.cli._output import (
     FORM_MARKS,
     SYNTHETIC_NOTE,
     alpha_mark,
+    few_prompts_note,
     form_notes,
     with_interval,
+    wrapped,
 )
 from specbench.cli._plan_text import block_title
-from specbench.records.speedup import is_above_tau
+from specbench.records.conversations import rests_on_few
+from specbench.records.schema import DIVERGED
+from specbench.records.speedup import is_above_tau, told_apart
 from specbench.theory import by_depth, closed_form
 
 if TYPE_CHECKING:
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
 _LINE = 80
 _ENDS = (15, 29, 34, 40, 47, 63, 70)  # columns that the numbers end at, the first one gamma's
 _HEADINGS = ("γ", "α (95%)", "τ", "c", "tok/s", "speedup (95%)", "theory")
-FEW_PROMPTS = "few prompts"
 
 
 def result_lines(records: Sequence[CellRecord]) -> list[str]:
@@ -42,11 +45,11 @@ def result_lines(records: Sequence[CellRecord]) -> list[str]:
     lines: list[str] = []
     for task in dict.fromkeys(record.task for record in records):
         lines += ["", *task_lines([record for record in records if record.task == task])]
-    diverged = [record for record in records if record.lossless == "DIVERGED"]
+    diverged = [record for record in records if record.lossless == DIVERGED]
     if diverged:
         lines += [
             "",
-            f"DIVERGED: {counted(len(diverged), 'cell')} gave other tokens than plain decoding,",
+            f"{DIVERGED}: {counted(len(diverged), 'cell')} gave other tokens than plain decoding,",
             "and no near tie explains it.",
             "That is a bug in the engine or the drafter; their speedups mean nothing:",
             *(f"  {record.cell_id}" for record in diverged),
@@ -89,9 +92,7 @@ def warning_lines(warnings: Sequence[str]) -> list[str]:
     """What a whole run is warned of, after an empty line."""
     lines = []
     for warning in warnings:
-        lines += textwrap.wrap(
-            f"warning: {warning}", _LINE, subsequent_indent="  ", break_on_hyphens=False
-        )
+        lines += wrapped(f"warning: {warning}", "", "  ").splitlines()
     return ["", *lines] if lines else []
 
 
@@ -99,9 +100,7 @@ def inside_noise(record: CellRecord) -> bool:
     """Whether a speedup can't be told from none: by interval, noise floor, or without interval."""
     if record.speedup is None:
         return False
-    near = record.noise_floor is not None and abs(record.speedup - 1) <= record.noise_floor
-    interval = record.speedup_ci
-    return near or interval is None or interval[0] <= 1 <= interval[1]
+    return not told_apart(record.speedup, record.speedup_ci, record.noise_floor)
 
 
 def _block_title(cells: Sequence[CellRecord], several: bool) -> list[str]:
@@ -111,7 +110,7 @@ def _block_title(cells: Sequence[CellRecord], several: bool) -> list[str]:
     if speeds:  # their mean time per token is what speedups are against
         facts.append(f"plain decoding {statistics.harmonic_mean(speeds):.1f} tok/s")
     if floors:
-        facts.append(f"noise floor ±{100 * max(floors):.1f}%")
+        facts.append(f"noise floor {noise(max(floors))}")
     title, detail = block_title(cells[0], several), ", ".join(facts)
     if not detail:
         return [title]
@@ -169,19 +168,13 @@ def _failure(record: CellRecord) -> str:
     return " ".join(reason.split())[:60]
 
 
-def _rests_on_few(record: CellRecord) -> bool:
-    return any(warning.startswith(FEW_PROMPTS) for warning in record.warnings)
-
-
 def _notes(records: Sequence[CellRecord]) -> list[str]:
     forms = {record.draft_form for record in records if record.status == "ok"}
     notes = form_notes(forms, "theory")
     if any(record.synthetic for record in records):
         notes.append(SYNTHETIC_NOTE)
-    if any(_rests_on_few(record) for record in records):
-        notes.append(
-            "few prompts: these intervals rest on fewer than 6 prompts (--prompts 6 or more)"
-        )
+    if any(rests_on_few(record.warnings) for record in records):
+        notes.append(few_prompts_note())
     if any(inside_noise(record) for record in records):
         notes.append(
             "~ not distinguishable from no speedup (interval, noise floor, or no interval)"

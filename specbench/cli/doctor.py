@@ -10,7 +10,6 @@ Everything is looked at, nothing is changed; about half a minute. Exit code 1 if
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,28 +83,22 @@ def _lines(findings: Iterator[Finding]) -> Iterator[str]:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    from specbench.analysis.shown.names import printable
-
     head = f"  {finding.verdict:<6}{finding.name:<{_NAME_WIDTH}} "
-    lines = _wrapped(printable(finding.value), head)
+    lines = _wrapped(finding.value, head)
     if finding.advice:
-        lines += _wrapped(printable(finding.advice), f"{_INDENT}-> ")
+        lines += _wrapped(finding.advice, f"{_INDENT}-> ")
     return lines
 
 
 def _wrapped(text: str, head: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        _LINE,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_on_hyphens=False,
-    ) or [head.rstrip()]
+    from specbench.cli._output import wrapped
+
+    return wrapped(text, head, " " * len(head)).splitlines() or [head.rstrip()]
 
 
 def _closing(found: list[Finding]) -> list[str]:
     """Whether ``specbench run`` works here; what fails is told again, for it is far up by now."""
-    from specbench.analysis.shown.names import counted, printable
+    from specbench.analysis.shown.names import counted
 
     warnings = sum(finding.verdict == "warn" for finding in found)
     failures = [finding for finding in found if finding.verdict == "fail"]
@@ -114,5 +107,5 @@ def _closing(found: list[Finding]) -> list[str]:
     said = f"{'not ' if failures else ''}ready for specbench run"
     lines = [f"{said}: {', '.join(counts)}" if counts else said]
     for finding in failures:
-        lines += _wrapped(printable(finding.sentence), "  ")
+        lines += _wrapped(finding.sentence, "  ")
     return lines

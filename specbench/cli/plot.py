@@ -2,10 +2,12 @@
 
 specbench plot results/main
 specbench plot results/main --figure speedup-vs-alpha --format svg
+specbench plot --list
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,19 @@ from specbench.errors import SpecbenchError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from specbench.analysis.fitted import RunFit
+    from specbench.records.reading import Run
+
 FORMATS = ("png", "svg", "pdf")
+
+
+def _list_figures(wanted: bool) -> None:
+    """Print the figures that there are, each with what it shows, and end."""
+    if wanted:
+        from specbench.cli._output import print_described
+
+        print_described("plots")
+        raise typer.Exit
 
 
 def plot(
@@ -46,6 +60,12 @@ def plot(
             "--with-published", help="Lay published measurements over speedup-vs-alpha, hollow."
         ),
     ] = False,
+    list_figures: Annotated[
+        bool,
+        typer.Option(
+            "--list", callback=_list_figures, is_eager=True, help="List the figures, and end."
+        ),
+    ] = False,
 ) -> None:
     """Draw a run: theory and measurement together, and what lies behind the speedup.
 
@@ -64,18 +84,37 @@ def plot(
     for name in names:
         registry.path("plots", name)  # an unknown name is refused before anything is read
 
-    from specbench.plots._processes import DrawingProcesses, save
+    from specbench.cli._drawing import DrawingProcesses, save
     from specbench.records.store import load_run
 
     runs = [load_run(path) for path in run]
-    processes = DrawingProcesses(len(names))  # they get ready while the rest is read
+    with DrawingProcesses(len(names)) as processes:  # they get ready while the rest is read
+        from specbench.analysis.fit import fit_run
+        from specbench.cli._output import print_notes
 
-    from specbench.analysis.fit import fit_run
+        fits = [fit_run(loaded) for loaded in runs]
+        frames = _frames(runs, fits, with_published)
+        drawn, impossible = processes.pictures(names, frames, formats)
+    default = fits[0].path / "figures" if len(fits) == 1 else Path("figures")
+    folder = Path(out) if out is not None else default
+    if impossible and (chosen != ["all"] or not drawn):  # of all, those that can are drawn
+        raise next(iter(impossible.values()))
+    for name, files in drawn.items():
+        for path in save(files, folder, name):
+            print(path)
+    print_notes(error.message for error in impossible.values())
+    if with_published and "speedup-vs-alpha" not in drawn:
+        print_notes(["published measurements are laid over speedup-vs-alpha only"])
+    print_notes(note for fit in fits for note in fit.warnings)
+
+
+def _frames(
+    runs: Sequence[Run], fits: Sequence[RunFit], with_published: bool
+) -> dict[str, pd.DataFrame]:
+    """What figures are drawn from, of all runs together."""
     from specbench.analysis.shown.frame import points_frame, published_frame
     from specbench.analysis.shown.more_frames import forwards_frame, positions_frame
-    from specbench.cli._output import print_notes
 
-    fits = [fit_run(loaded) for loaded in runs]
     clash = len({fit.name for fit in fits}) < len(fits)
     titles = [str(fit.path) if clash else fit.name for fit in fits]
     parts = {
@@ -86,18 +125,7 @@ def plot(
     frames = {name: _stacked(list(found)) for name, found in parts.items()}
     if with_published:
         frames["published"] = published_frame()
-    default = fits[0].path / "figures" if len(fits) == 1 else Path("figures")
-    folder = Path(out) if out is not None else default
-    drawn, impossible = processes.pictures(names, frames, formats)
-    if impossible and (chosen != ["all"] or not drawn):  # of all, those that can are drawn
-        raise next(iter(impossible.values()))
-    for name, files in drawn.items():
-        for path in save(files, folder, name):
-            print(path)
-    print_notes(error.message for error in impossible.values())
-    if with_published and "speedup-vs-alpha" not in drawn:
-        print_notes(["published measurements are laid over speedup-vs-alpha only"])
-    print_notes(note for fit in fits for note in fit.warnings)
+    return frames
 
 
 def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:

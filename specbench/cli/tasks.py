@@ -22,12 +22,10 @@ def tasks() -> None:
 
 
 def _lines(task: TaskFile) -> list[str]:
-    import textwrap
+    from specbench.cli._output import wrapped
 
     indent = " " * 15
-    lines = textwrap.wrap(
-        task.description, 80, initial_indent=f"{task.name:<15}", subsequent_indent=indent
-    )
+    lines = [wrapped(task.description, f"{task.name:<15}", indent)]
     if task.hub is not None:
         config = f" {task.hub.config}" if task.hub.config else ""
         lines += [

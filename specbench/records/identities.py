@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specbench.records.schema import CellKey, CellRecord
-from specbench.records.steps import Columns, Numbers, counted_steps, integers, numbers, values
+from specbench.records.steps import (
+    Columns,
+    Numbers,
+    counted_steps,
+    integers,
+    numbers,
+    row_seconds,
+    values,
+)
 from specbench.records.summary_identities import drafts_itself, never_rises, suspicious
 from specbench.theory import estimators
 
@@ -122,7 +130,7 @@ def _step_times(cell: CellKey, rounds: Columns) -> list[str]:
     if stated is None or not emitted:
         return []
     count = integers(rounds, "round").size
-    step_s = float(_row_seconds(rounds).sum()) / count
+    step_s = float(row_seconds(rounds).sum()) / count
     found = step_s / (emitted / count)
     slower_is_honest = cell.batch_size > 1 and stated > found
     if slower_is_honest or abs(stated - found) <= CLOCK_S + CLOCK_SHARE * found:
@@ -165,7 +173,7 @@ def _throughput(cell: CellKey, rounds: Columns) -> list[str]:
 
 
 def _times(cell: CellKey, rounds: Columns, requests: Columns) -> list[str]:
-    seconds = _row_seconds(rounds)
+    seconds = row_seconds(rounds)
     decode, wall, first = (numbers(requests, f"{part}_s") for part in ("decode", "wall", "ttft"))
     owner = integers(rounds, "request")
     sums = np.bincount(owner, weights=seconds, minlength=decode.size)[: decode.size].astype(
@@ -190,12 +198,6 @@ def _unequal(left: str, one: Numbers, right: str, other: Numbers) -> list[str]:
         f"times: request {row}: {left} is {one[row]:.6g} s, {right} {other[row]:.6g} s"
         for row in np.flatnonzero(apart)[:_SHOWN]
     ]
-
-
-def _row_seconds(rounds: Columns) -> Numbers:
-    """Duration of the step that each row belongs to: [rows]."""
-    parts = (numbers(rounds, name) for name in ("draft_s", "verify_s", "other_s"))
-    return np.asarray(sum(parts))
 
 
 def _last_rows(rounds: Columns) -> NDArray[np.int64]:

@@ -143,9 +143,9 @@ def load_run(path: str | Path) -> Run:
     return Run(folder, load_manifest(folder), load_cells(folder))
 
 
-def list_runs(root: Path = RESULTS) -> list[str]:
-    """The names of the runs in a folder, sorted."""
-    return sorted(file.parent.name for file in root.glob(f"*/{MANIFEST}"))
+def list_runs() -> list[str]:
+    """The names of the runs in `results/`, sorted."""
+    return sorted(file.parent.name for file in RESULTS.glob(f"*/{MANIFEST}"))
 
 
 def load_manifest(folder: Path) -> Manifest:

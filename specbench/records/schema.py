@@ -26,6 +26,10 @@ SCHEMA_VERSION = 1
 
 BASELINE_DRAFTER = "none"
 
+IDENTICAL, NEAR_TIE, DIVERGED = "identical", "near-tie", "DIVERGED"
+"""Verdicts on a greedy cell beside plain decoding: the same tokens, others that rounding explains,
+others that nothing explains, which is a bug."""
+
 VARYING_BACKENDS = ("hf-assisted,defaults",)
 """Engines that end a draft of a model where it is unsure, whatever gamma was asked for."""
 
@@ -230,6 +234,13 @@ class CellRecord(CellKey):
         return "tree" if self.tree_nodes is not None else super().draft_form
 
     @property
+    def parts_s(self) -> float | None:
+        """Draft, verify and the rest of a step together; None where one of them is not known."""
+        if self.draft_s is None or self.verify_s is None or self.other_s is None:
+            return None
+        return self.draft_s + self.verify_s + self.other_s
+
+    @property
     def cell(self) -> Cell:
         """The point of the sweep that this record belongs to."""
         return Cell(**{name: getattr(self, name) for name in Cell.model_fields})
@@ -275,9 +286,9 @@ class Manifest(BaseModel):
         return None if told.get("source") == "checkpoint" else told.get("method")
 
 
-def _slug(text: str, longest: int = 40) -> str:
-    """Lower case letters, digits and dots; one hyphen for everything else."""
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:longest].strip("-.") or "x"
+def _slug(text: str) -> str:
+    """Lower case letters, digits and dots; one hyphen for everything else; 40 of them at most."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:40].strip("-.") or "x"
 
 
 def _finite(value: Any) -> Any:

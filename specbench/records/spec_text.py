@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 _OPTION = re.compile(r",(?=[a-z_]+=)")
 
@@ -29,16 +29,52 @@ def split_spec(text: str) -> tuple[str, list[tuple[str, str]]]:
     return head, [*options, ("cost", cost)] if separator else options
 
 
+class Pieces(NamedTuple):
+    """A SPEC in pieces, as far as its text tells; the argument is empty where none is written."""
+
+    kind: str
+    argument: str
+    options: dict[str, str]
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether it drafts trees."""
+        return self.options.get("tree", "chain") != "chain"
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether drafts end where the next token would not pay."""
+        return self.options.get("gamma") == "auto"
+
+
+def pieces(text: str) -> Pieces:
+    """A SPEC in pieces.
+
+    >>> pieces("eagle:PATH,tree=24")
+    Pieces(kind='eagle', argument='PATH', options={'tree': '24'})
+    """
+    head, options = split_spec(text)
+    kind, _, argument = head.partition(":")
+    return Pieces(kind, argument, dict(options))
+
+
+def kind_of(text: str) -> str:
+    """The kind of a SPEC.
+
+    >>> kind_of("model:ORG/NAME,tree=8"), kind_of("ngram,max=3")
+    ('model', 'ngram')
+    """
+    return text.strip().partition(",")[0].partition(":")[0]
+
+
 def draft_form(text: str) -> DraftForm:
     """What gamma means for the drafter of a SPEC.
 
     >>> draft_form("eagle:PATH,tree=24"), draft_form("eagle:PATH,gamma=auto"), draft_form("ngram")
     ('tree', 'adaptive', 'chain')
     """
-    options = dict(split_spec(text)[1])
-    if options.get("tree", "chain") != "chain":
-        return "tree"
-    return "adaptive" if options.get("gamma") == "auto" else "chain"
+    spec = pieces(text)
+    return "tree" if spec.is_tree else "adaptive" if spec.is_adaptive else "chain"
 
 
 def quantised_name(name: str, method: str | None) -> str:
@@ -52,7 +88,7 @@ def quantised_name(name: str, method: str | None) -> str:
 
 def is_synthetic(text: str) -> bool:
     """Whether a drafter's acceptance is set by whoever writes the SPEC, not measured."""
-    return split_spec(text)[0].partition(":")[0] == "synthetic"
+    return kind_of(text) == "synthetic"
 
 
 def set_alpha(text: str) -> float:
@@ -61,4 +97,4 @@ def set_alpha(text: str) -> float:
     >>> set_alpha("synthetic:0.8,cost=ngram")
     0.8
     """
-    return float(split_spec(text)[0].partition(":")[2])
+    return float(pieces(text).argument)

@@ -105,6 +105,11 @@ def speedup_over(steps: Steps, plain: Sequence[Steps]) -> float | None:
     return speed * seconds / tokens if speed and tokens else None
 
 
+def row_seconds(rounds: Columns) -> Numbers:
+    """Duration of the step that each row belongs to: [rows]."""
+    return numbers(rounds, "draft_s") + numbers(rounds, "verify_s") + numbers(rounds, "other_s")
+
+
 def numbers(columns: Columns, name: str) -> Numbers:
     """A column as float64, NaN where missing."""
     return np.asarray(columns[name], dtype=np.float64)

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from specbench.records.conversations import conversations_of, few_prompts
 from specbench.records.identities import identities
 from specbench.records.schema import CellKey
-from specbench.records.speedup import speedup_interval
+from specbench.records.speedup import speedup_interval, within_noise
 from specbench.records.steps import (
     Columns,
     Numbers,
@@ -30,7 +31,6 @@ from specbench.records.steps import (
     integers,
     numbers,
     speedup_over,
-    values,
 )
 from specbench.records.traffic import Cost, traffic_fields
 from specbench.theory import estimators
@@ -38,8 +38,6 @@ from specbench.theory.clusters import cluster_sums
 from specbench.theory.intervals import ratio_interval
 
 __all__ = ["identities", "speedup_interval", "summarize"]
-
-FEW_PROMPTS = 6
 
 
 def summarize(
@@ -79,7 +77,7 @@ def _acceptance(
         integers(rounds, name) for name in ("num_drafted", "num_evaluated", "num_accepted")
     )
     levels = integers(rounds, "draft_levels")
-    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+    conversations = conversations_of(requests)
     fields: dict[str, Any] = {
         "num_prompts": len(set(conversations.tolist())),
         "num_rounds": int(drafted.size),
@@ -88,8 +86,7 @@ def _acceptance(
         "num_accepted": int(accepted.sum()),
         "tau": estimators.tau(accepted),
     }
-    if fields["num_prompts"] < FEW_PROMPTS:
-        warnings.append(f"few prompts: intervals rest on {fields['num_prompts']}")
+    warnings += few_prompts(fields["num_prompts"])
     if cell.is_baseline:
         return fields
     owners = integers(rounds, "request")
@@ -169,7 +166,7 @@ def _against_baselines(
         fields["c"] = float(steps.draft_s[drafts].sum()) / drafter_steps / step_s
     if speedup := speedup_over(steps, plain):
         fields["speedup"] = speedup
-        if noise is not None and abs(math.log(speedup)) <= math.log1p(noise):
+        if within_noise(speedup, noise):
             warnings.append(f"speedup within the noise floor ({noise:.1%} between baselines)")
     if steps.all_full and not all(base.all_full for base in plain):
         warnings.append("no step of a baseline had all slots full: its speed is over all steps")

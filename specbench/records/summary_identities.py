@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from specbench.records.schema import CellKey, CellRecord
-from specbench.records.spec_text import quantised_name, split_spec
+from specbench.records.spec_text import pieces, quantised_name
 from specbench.theory import quantiles
 
 ROUNDING = 2e-3
@@ -58,10 +58,9 @@ def drafts_itself(cell: CellKey) -> bool:
     A synthetic drafter replays the target's output, early exit is the target up to a layer, and a
     draft model may be the target itself.
     """
-    head, options = split_spec(cell.drafter)
-    kind, _, argument = head.partition(":")
-    same = quantised_name(argument, dict(options).get("quantization")) == cell.target
-    return kind in ("synthetic", "early-exit") or (kind == "model" and same)
+    spec = pieces(cell.drafter)
+    same = quantised_name(spec.argument, spec.options.get("quantization")) == cell.target
+    return spec.kind in ("synthetic", "early-exit") or (spec.kind == "model" and same)
 
 
 def never_rises(survival: Sequence[float]) -> list[str]:
@@ -182,10 +181,8 @@ def _throughput(record: CellRecord) -> list[str]:
 
 def _times(record: CellRecord) -> list[str]:
     found = []
-    parts = (record.draft_s, record.verify_s, record.other_s)
-    if record.step_s is not None and all(part is not None for part in parts):
-        total = sum(part for part in parts if part is not None)
-        found += _unequal("draft + verify + other", total, "time per step", record.step_s)
+    if record.step_s is not None and record.parts_s is not None:
+        found += _unequal("draft + verify + other", record.parts_s, "time per step", record.step_s)
     if record.batch_size == 1 and record.prefill_s is not None and record.decode_s is not None:
         whole = record.prefill_s + record.decode_s
         found += _unequal("prefill + decode", whole, "wall time", record.wall_s)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specbench.errors import SpecbenchError
-from specbench.records.summary import FEW_PROMPTS
+from specbench.records.conversations import few_prompts
 from specbench.records.tables import Columns
 from specbench.theory.clusters import Numbers, cluster_sums
 from specbench.theory.intervals import ratio_interval
@@ -110,9 +110,7 @@ def summarize_trace(
         ],
         "num_prompts": conversations,
         "num_positions": sum(map(len, drafts.accept)),
-        "warnings": [f"few prompts: intervals rest on {conversations}"]
-        if conversations < FEW_PROMPTS
-        else [],
+        "warnings": few_prompts(conversations),
     }
 
 

@@ -1,8 +1,8 @@
 """Bytes and operations of a cell's steps, from what was recorded of its models and rounds.
 
-The model is that of :mod:`specbench.theory.traffic`, over all steps at once: the weights of a
-target forward once, those of a drafter's once per draft step, keys and values of every row by its
-own length. What is not recorded gives no number.
+Over all steps at once, what :mod:`specbench.theory.traffic` says that a forward must move: the
+weights of a target forward once, those of a drafter's once per draft step, keys and values of every
+row by its own length. What is not recorded gives no number.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from specbench.analysis.fitted import GammaFit, GroupFit
-from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.pooling import Setting
 from specbench.analysis.shown.formats import FORM_MARKS, alpha_mark, form_notes, interval, number
+from specbench.analysis.shown.marks import speedup_mark
 from specbench.analysis.shown.names import gamma_label, load_label
 from specbench.records.schema import DraftForm
 from specbench.report.parts import Field, Measured
@@ -14,7 +15,6 @@ from specbench.report.parts import Field, Measured
 NOT_TOLD_APART = (
     "~ not told apart from no speedup: by its interval, the noise floor, or no interval"
 )
-NOT_KNOWN = "- not known"
 
 
 def measured(
@@ -39,15 +39,7 @@ def gamma(group: GroupFit, point: GammaFit) -> str:
 
 def speedup(point: GammaFit) -> Field:
     """The measured speedup; ``~`` where it is not told apart from none, ``*`` where it DIVERGED."""
-    return measured(point.speedup, point.speedup_ci, mark=_mark(point))
-
-
-def _mark(point: GammaFit) -> str:
-    if point.lossless == DIVERGED:
-        return "* "
-    ends, floor = point.speedup_ci, point.noise_floor
-    within = floor is not None and abs((point.speedup or 1.0) - 1.0) <= floor
-    return "~ " if within or ends is None or ends[0] <= 1.0 <= ends[1] else ""
+    return measured(point.speedup, point.speedup_ci, mark=speedup_mark(point))
 
 
 def marks(forms: Collection[DraftForm], column: str) -> list[str]:

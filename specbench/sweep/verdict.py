@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from specbench.backends.base import Divergence, TieMeasure
 from specbench.engine.request import Request
-
-IDENTICAL, NEAR_TIE, DIVERGED = "identical", "near-tie", "DIVERGED"
+from specbench.records.schema import DIVERGED as DIVERGED
+from specbench.records.schema import IDENTICAL as IDENTICAL
+from specbench.records.schema import NEAR_TIE
 
 
 def judge(
@@ -36,7 +37,7 @@ def judge(
         ours, theirs = divergence.tokens
         where = f"{divergence.request.prompt_id} token {len(divergence.shared)}: {ours} or {theirs}"
         if -1 in divergence.tokens:
-            sentences.append(f"DIVERGED: one output of {divergence.request.prompt_id} ends early")
+            sentences.append(f"{DIVERGED}: one output of {divergence.request.prompt_id} ends early")
             verdict = DIVERGED
             continue
         tie = measure(divergence)
@@ -46,7 +47,7 @@ def judge(
             continue
         near = tie.gap <= 2 * tie.noise
         sentences.append(
-            f"{'near-tie' if near else 'DIVERGED'} at {where}: {tie.gap_dtype} logit gap "
+            f"{NEAR_TIE if near else DIVERGED} at {where}: {tie.gap_dtype} logit gap "
             f"{tie.gap:.3g}, rounding up to {tie.noise:.3g}"
         )
         if not near:

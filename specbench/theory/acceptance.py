@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import optimize
 
 from specbench.errors import SpecbenchError
@@ -172,11 +172,6 @@ class BetaGeometric(_ByPosition):
     mean: float
     correlation: float
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the Beta."""
-        return float(np.sqrt(self.mean * (1.0 - self.mean) * self.correlation))
-
     def alpha_at(self, position: int) -> float:
         """(a + i - 1) / (a + b + i - 1)."""
         fixed, seen = 1.0 - self.correlation, (position - 1) * self.correlation
@@ -270,12 +265,3 @@ class PerPosition(_ByPosition):
 
 MODELS: tuple[type[AcceptanceModel], ...] = (Iid, BetaGeometric, MonotoneHazard, PerPosition)
 """All models, the simplest first."""
-
-
-def counts_of(names: ArrayLike, accepted: ArrayLike, evaluated: ArrayLike) -> Counts:
-    """Counts from anything array-like."""
-    return Counts(
-        np.asarray(names, dtype=np.str_),
-        np.asarray(accepted, dtype=np.float64),
-        np.asarray(evaluated, dtype=np.float64),
-    )

@@ -8,7 +8,7 @@ alternate. Which numbers a transformers config means says specbench.models.descr
 >>> model = Architecture(hidden=32, vocabulary=61, layers=(layer,) * 2, vectors=32)
 >>> model.parameters
 19424
->>> model.traffic().forward([10]).weights   # 16 bits each; the input embedding is looked up
+>>> model.traffic().weight_bytes   # 16 bits each; the input embedding is looked up
 34944
 """
 

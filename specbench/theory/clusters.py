@@ -55,6 +55,12 @@ def time_blocks(*values: ArrayLike, blocks: int = MIN_TIME_BLOCKS) -> list[Numbe
     return [np.add.reduceat(array, starts) for array in arrays]
 
 
+def ratio(top: Numbers, bottom: Numbers) -> Numbers:
+    """Top / bottom, elementwise; no number, and no warning, where weights leave nothing below."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.divide(top, bottom))
+
+
 def same_length(*values: ArrayLike) -> list[Numbers]:
     """Float arrays, checked to be of one length, finite and not negative.
 

@@ -42,6 +42,7 @@ from specbench.theory.intervals import BOOTSTRAP_FROM
 from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes, between_cells
 from specbench.theory.scatter import Scatter, scatter_of
 
+_SEED = 0  # of the bootstrap
 MIN_GAMMAS = 3
 """Two gammas always lie on a line."""
 
@@ -140,7 +141,6 @@ def fit_costs(
     plain: StepTimes,
     plain_cells: Numbers | None = None,
     intervals: bool = True,
-    seed: int = 0,
 ) -> CostFit | None:
     """Fit d0, c, v and o.
 
@@ -149,7 +149,6 @@ def fit_costs(
         plain: the steps of the baselines.
         plain_cells: [baselines] mean seconds of a step of each, for the scatter.
         intervals: False where the clusters are too few to be resampled.
-        seed: of the bootstrap.
 
     Returns:
         None with fewer than MIN_GAMMAS gammas that drafted, drafts all of one length, or no
@@ -169,7 +168,7 @@ def fit_costs(
     freedom = names.size - 1 if intervals else 0
     cells = _cells_of(lines, plain, plain_cells)
     (d0, c, v0, v_slope, o, fixed, per_token), covariance = _resampled(
-        costs, names.size, freedom, seed, cells
+        costs, names.size, freedom, cells
     )
     idle, scatter = lines.idle(np.ones(own.size)), scatter_of(lines.misfit, plain_cells)
     return CostFit(
@@ -230,7 +229,7 @@ def fit_totals(round_times: Mapping[int, float]) -> CostFit | None:
         return np.asarray(lines.at(weights) @ _PARTS[:, 5:])
 
     freedom = len(times) - 2
-    (fixed, per_token), covariance = _resampled(costs, len(times), freedom, seed=0)
+    (fixed, per_token), covariance = _resampled(costs, len(times), freedom)
     scatter = scatter_of(lines.misfit, None)
     return CostFit(
         d0=None,
@@ -251,7 +250,6 @@ def _resampled(
     statistic: Callable[[Numbers], Numbers],
     count: int,
     freedom: int,
-    seed: int,
     cells: Cells | None = None,
 ) -> tuple[list[Estimate], Numbers | None]:
     """Estimates with intervals, and the covariance [2, 2] of the last two.
@@ -269,7 +267,7 @@ def _resampled(
     covariance = (count - 1) / count * influence.T @ influence
     resampled = None
     if count >= BOOTSTRAP_FROM:
-        resampled = statistic(resample_weights(count, seed))
+        resampled = statistic(resample_weights(count, _SEED))
         resampled = resampled[np.isfinite(resampled).all(axis=1)]
     found = []
     for place, value in enumerate(values.tolist()):

@@ -90,18 +90,16 @@ def simultaneous(
     ends: Ends,
     comparisons: int,
     clusters: int | None = None,
-    level: float = 0.95,
 ) -> Ends:
-    """An interval widened so that all of so many hold together: Bonferroni, by Student's t.
+    """A 95% interval widened so that all of so many hold together: Bonferroni, by Student's t.
 
     Args:
         estimate: inside the interval.
-        ends: of one interval at ``level``.
+        ends: of one interval.
         comparisons: how many are looked at together; 1 changes nothing.
         clusters: that the interval rests on; None: not known, as if they were many.
-        level: of the interval, and of all of them together.
     """
-    tail = (1.0 - level) / 2.0
+    tail = (1.0 - 0.95) / 2.0
     freedom = math.inf if clusters is None else max(clusters - 1, 1)
     together, alone = quantiles.student_t(np.array([tail / max(comparisons, 1), tail]), freedom)
     factor = float(together / alone)

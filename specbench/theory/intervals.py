@@ -124,10 +124,9 @@ def paired_ratio_of_ratios(
     base_denominators: ArrayLike,
     numerators: ArrayLike,
     denominators: ArrayLike,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Interval | None:
-    """Interval of (base sum ratio) / (sum ratio) when entry i of all four is the same cluster.
+    """95% interval of (base sum ratio) / (sum ratio) when entry i of all four is the same cluster.
 
     The speedup at batch size 1: seconds over tokens of the baseline, then of the cell, per prompt.
     Pairing takes out what makes one prompt slower than another for both.
@@ -135,18 +134,16 @@ def paired_ratio_of_ratios(
     Args:
         base_numerators, base_denominators: [clusters] e.g. seconds and tokens of the baseline.
         numerators, denominators: [clusters] the same of the cell.
-        level: confidence level.
         seed: of the bootstrap.
 
     Returns:
         None where fewer than two clusters, or a total of zero, leave nothing to say.
 
     Raises:
-        SpecbenchError: the arrays don't fit together, or the level is no probability.
+        SpecbenchError: the arrays don't fit together.
     """
     parts = (base_numerators, base_denominators, numerators, denominators)
     columns = np.column_stack(same_length(*parts))
-    _check_level(level)
     totals, count = columns.sum(axis=0), len(columns)
     if count < 2 or not (totals > 0.0).all():
         return None
@@ -155,16 +152,14 @@ def paired_ratio_of_ratios(
     residuals = (shares[:, 0] - shares[:, 1]) - (shares[:, 2] - shares[:, 3])
     error = math.sqrt(count / (count - 1) * float(residuals @ residuals))
     if count >= BOOTSTRAP_FROM and error > 1e-12:
-        low, high = bca(_ratio_of_ratios, columns, residuals, level, seed)
+        low, high = bca(_ratio_of_ratios, columns, residuals, 0.95, seed)
         return Interval(ratio, min(low, ratio), max(high, ratio), count, "bootstrap")
-    reach = float(quantiles.student_t(0.5 + level / 2, count - 1)) * error
+    reach = float(quantiles.student_t(0.975, count - 1)) * error
     return Interval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), count, "cluster-t")
 
 
-def product_of_ratios(
-    parts: Sequence[tuple[ArrayLike, ArrayLike]], level: float = 0.95, min_units: int = 2
-) -> Interval | None:
-    """Interval of a product of ratios of sums that vary independently of each other.
+def product_of_ratios(parts: Sequence[tuple[ArrayLike, ArrayLike]]) -> Interval | None:
+    """95% interval of a product of ratios of sums that vary independently of each other.
 
     The speedup at batch size > 1: a step belongs to several prompts, so prompts can't be paired.
     But tokens per row and round vary between prompts, and seconds per step over time; the two are
@@ -174,34 +169,31 @@ def product_of_ratios(
     Args:
         parts: per ratio its numerators and denominators, one entry per independent unit; swap the
             two for a quotient.
-        level: confidence level.
-        min_units: fewest units that a part must have.
 
     Returns:
-        None where a part has too few units or a total of zero.
+        None where a part has fewer than two units or a total of zero.
 
     Raises:
-        SpecbenchError: the arrays don't fit together, or the level is no probability.
+        SpecbenchError: the arrays don't fit together.
     """
-    _check_level(level)
     estimate, found = 1.0, []
     for numerators, denominators in parts:
         top, bottom = _pair(numerators, denominators)
-        if top.size < min_units or not top.sum() > 0.0:
+        if top.size < 2 or not top.sum() > 0.0:
             return None
         residuals = top / top.sum() - bottom / bottom.sum()
         estimate *= float(top.sum() / bottom.sum())
         variance = top.size / (top.size - 1) * float(residuals @ residuals)
         found.append((variance, top.size - 1))
-    return _welch(estimate, found, level)
+    return _welch(estimate, found)
 
 
 Strata = Sequence[Sequence[ArrayLike]]
 """Of each stratum, such as the steps of one gamma, its numerators and its denominators [blocks]."""
 
 
-def two_sample_ratio(first: Strata, second: Strata, level: float = 0.95) -> Interval | None:
-    """Interval of (ratio of first sums) / (ratio of second), at least 8 time blocks in each.
+def two_sample_ratio(first: Strata, second: Strata) -> Interval | None:
+    """95% interval of (ratio of first sums) / (ratio of second), at least 8 time blocks in each.
 
     For ratios of times, such as seconds per drafter step over seconds per baseline step. Blocks
     vary about their own stratum's ratio: strata are all there, so that what they differ by is no
@@ -209,16 +201,14 @@ def two_sample_ratio(first: Strata, second: Strata, level: float = 0.95) -> Inte
 
     Args:
         first, second: the strata of each sample, of two blocks or more.
-        level: confidence level.
 
     Returns:
         None where a sample has fewer than MIN_TIME_BLOCKS blocks, a total of zero, or a stratum of
         one block.
 
     Raises:
-        SpecbenchError: the arrays don't fit together, or the level is no probability.
+        SpecbenchError: the arrays don't fit together.
     """
-    _check_level(level)
     estimate, parts = 1.0, []
     for strata, power in ((first, 1.0), (second, -1.0)):
         pairs = [_pair(*stratum) for stratum in strata]
@@ -233,15 +223,15 @@ def two_sample_ratio(first: Strata, second: Strata, level: float = 0.95) -> Inte
             variance += size / (size - 1) * float(residuals @ residuals)
         estimate *= (top / bottom) ** power
         parts.append((variance, sum(sizes) - len(sizes)))
-    return _welch(estimate, parts, level)
+    return _welch(estimate, parts)
 
 
-def _welch(estimate: float, parts: Sequence[tuple[float, int]], level: float) -> Interval:
+def _welch(estimate: float, parts: Sequence[tuple[float, int]]) -> Interval:
     """An interval on the log scale from independent variances and their degrees of freedom."""
     variance, freedom = sum(part for part, _ in parts), 1.0
     if variance > 0.0:
         freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
-    reach = float(quantiles.student_t(0.5 + level / 2, freedom)) * math.sqrt(variance)
+    reach = float(quantiles.student_t(0.975, freedom)) * math.sqrt(variance)
     low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
     fewest = min(degrees for _, degrees in parts) + 1
     return Interval(estimate, low, high, fewest, "independent-t")

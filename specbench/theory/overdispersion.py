@@ -43,12 +43,11 @@ class Overdispersion:
     clusters: int
 
 
-def overdispersion(sample: Sample, level: float = 0.95) -> Overdispersion | None:
+def overdispersion(sample: Sample) -> Overdispersion | None:
     """How much alpha varies between clusters more than rounds alone explain.
 
     Args:
         sample: counts of one group, all its gammas.
-        level: of the interval.
 
     Returns:
         None where fewer than MIN_CLUSTERS clusters have two rounds.
@@ -69,7 +68,7 @@ def overdispersion(sample: Sample, level: float = 0.95) -> Overdispersion | None
     # As if clusters' alphas were normal: (clusters - 1) x variance is chi-square.
     freedom = independent - 1.0
     low, high = (
-        variance * freedom / float(quantiles.chi_square(0.5 + way * level / 2, freedom)) - noise
+        variance * freedom / float(quantiles.chi_square(0.5 + way * 0.95 / 2, freedom)) - noise
         for way in (1, -1)
     )
     sd, low, high = (math.sqrt(max(value, 0.0)) for value in (variance - noise, low, high))

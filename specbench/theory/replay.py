@@ -19,26 +19,25 @@ is one the drafter likes, so that what follows it is easier or harder: an approx
 together are exact *and* less noisy: walk by the first, count what is evaluated by the second.
 
 A drafter whose j-th token depends on where the draft began (a head that reads its own guesses, a
-lookup that goes on copying) has a trace per start: :func:`replay_drafts` takes those.
+lookup that goes on copying) has a trace per start, so that is what is replayed: every draft that a
+round may begin.
 
->>> accepted, evaluated = replay([[1, 1, 0, 0, 1, 0]], 2)
->>> accepted.tolist(), evaluated.tolist()  # rounds start at 0, 3, 4: the bonus token skips 2
-([[2.0, 1.0]], [[3.0, 2.0]])
+>>> text = [[1, 1], [1, 0], [0, 0], [0, 1]]
+>>> rounds, accepted, evaluated = replay_drafts([text], 2)
+>>> accepted.tolist(), evaluated.tolist()  # rounds start at 0 and 3: the bonus token skips 2
+([[1.0, 1.0]], [[2.0, 1.0]])
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specbench.errors import SpecbenchError
-from specbench.theory.acceptance import Counts, Sample
 from specbench.theory.clusters import Numbers
-
-Positions = NDArray[np.int64]
 
 
 class Replayed(NamedTuple):
@@ -55,68 +54,9 @@ class Replayed(NamedTuple):
     evaluated: Numbers
 
 
-def replay_sample(
-    traces: Mapping[str, ArrayLike], gammas: Iterable[int], ends: Mapping[str, int] | None = None
-) -> Sample:
-    """Counts of every gamma, from one trace per conversation.
-
-    Args:
-        traces: name of a conversation -> its trace, as in :func:`replay`.
-        gammas: draft lengths, 1 or more.
-        ends: name -> where its rounds end, as in :func:`replay`.
-
-    Returns:
-        gamma -> counts: whole numbers at temperature 0, expectations else.
-    """
-    names, last = list(traces), None if ends is None else [ends[name] for name in traces]
-    rows = list(traces.values())
-    return {
-        gamma: Counts(np.asarray(names, dtype=np.str_), *replay(rows, gamma, last))
-        for gamma in gammas
-    }
-
-
-def replay(
-    traces: Sequence[ArrayLike], gamma: int, ends: Sequence[int] | None = None
-) -> tuple[Numbers, Numbers]:
-    """How often each position of a round is accepted and evaluated, per trace.
-
-    Args:
-        traces: per text the chance 0 to 1 that a draft of its position 0, 1, ... is accepted once
-            evaluated. Position 0 is the first that a round can draft: the token after the one that
-            prefill gave.
-        gamma: tokens drafted per round, 1 or more.
-        ends: per text the position from which no round starts, at most its length. A loop that
-            drafts beyond its length limit needs a trace gamma positions longer than that; where a
-            trace ends, drafts end, and what lies behind is not counted as evaluated.
-
-    Returns:
-        accepted and evaluated [texts, gamma]; evaluated at the first position is the rounds.
-
-    Raises:
-        SpecbenchError: gamma, a chance or an end is out of range.
-    """
-    _check_gamma(gamma)
-    rows = [np.asarray(trace, dtype=np.float64).reshape(-1) for trace in traces]
-    for row in rows:
-        _check_chances(row, (row >= 0.0) & (row <= 1.0))
-    drafts = [drafts_of(row, gamma) for row in rows]
-    return replay_drafts(drafts, gamma, ends)[1:]
-
-
-def drafts_of(trace: ArrayLike, gamma: int) -> Numbers:
-    """A trace by position as one by start [positions, gamma]; NaN where the trace has ended."""
-    row = np.asarray(trace, dtype=np.float64).reshape(-1)
-    padded = np.concatenate([row, np.full(gamma - 1, np.nan)])
-    if not row.size:
-        return np.empty((0, gamma))
-    return np.lib.stride_tricks.sliding_window_view(padded, gamma).copy()
-
-
 def replay_drafts(
     drafts: Sequence[ArrayLike],
     gamma: int,
-    ends: Sequence[int] | None = None,
     worth: Sequence[ArrayLike] | None = None,
 ) -> Replayed:
     """Replay texts of which every draft that a round may begin is known.
@@ -125,19 +65,17 @@ def replay_drafts(
         drafts: per text [starts, gamma or more] the chance that token 1, 2, ... of a draft begun
             there is accepted once evaluated; NaN where the draft ended before.
         gamma: tokens drafted per round, at most; 1 or more.
-        ends: per text the start from which no round begins; default all its starts.
         worth: like ``drafts``, what an evaluated token counts as accepted: its overlap, say. By
             default its chance.
 
     Raises:
-        SpecbenchError: gamma, a chance or an end is out of range.
+        SpecbenchError: gamma or a chance is out of range.
     """
-    _check_gamma(gamma)
+    if gamma < 1:
+        raise SpecbenchError(f"gamma {gamma} is out of range", "Give 1 or more")
     tables = _stacked(drafts, gamma)  # [texts, starts, gamma]
     counted = tables if worth is None else _stacked(worth, gamma)
-    lengths = np.array([len(np.asarray(draft)) for draft in drafts], dtype=np.int64)
-    last = lengths if ends is None else np.asarray(ends, dtype=np.int64)
-    _check_ends(last, lengths)
+    last = np.array([len(np.asarray(draft)) for draft in drafts], dtype=np.int64)
     rounds = np.zeros(len(drafts))
     accepted, evaluated = np.zeros((2, len(drafts), gamma))
     longest = int(last.max(initial=0))
@@ -171,20 +109,8 @@ def _stacked(drafts: Sequence[ArrayLike], gamma: int) -> Numbers:
     return stacked
 
 
-def _check_gamma(gamma: int) -> None:
-    if gamma < 1:
-        raise SpecbenchError(f"gamma {gamma} is out of range", "Give 1 or more")
-
-
 def _check_chances(row: Numbers, fine: NDArray[np.bool_]) -> None:
     if not fine.all():
         raise SpecbenchError(
             f"chance {row[~fine][0]:g} is out of range", "Give numbers from 0 to 1"
-        )
-
-
-def _check_ends(last: Positions, lengths: Positions) -> None:
-    if last.shape != lengths.shape or ((last < 0) | (last > lengths)).any():
-        raise SpecbenchError(
-            f"ends {last.tolist()} don't fit traces of {lengths.tolist()} positions"
         )

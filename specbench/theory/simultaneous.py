@@ -224,7 +224,7 @@ def lower_bounds(estimates: Numbers, errors: Errors, level: float = 0.95, seed: 
     return np.asarray(estimates - errors.widths(0.5 + level / 2, seed) * errors.standard)
 
 
-def interval(estimates: Numbers, errors: Errors, level: float = 0.95) -> tuple[Numbers, Numbers]:
-    """Ends [k], [k] of Student's t for each estimate by itself."""
-    reach = quantiles.student_t(0.5 + level / 2, errors.freedom) * errors.standard
+def interval(estimates: Numbers, errors: Errors) -> tuple[Numbers, Numbers]:
+    """Ends [k], [k] of the 95% interval of each estimate by itself, by Student's t."""
+    reach = quantiles.student_t(0.5 + 0.95 / 2, errors.freedom) * errors.standard
     return np.asarray(estimates - reach), np.asarray(estimates + reach)

@@ -10,13 +10,11 @@ far off the chosen model is at a gamma that it has not seen; what the overdisper
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from specbench.theory.acceptance import Sample
 from specbench.theory.iid_test import iid_test
 from specbench.theory.model_choice import choose_model
 from specbench.theory.overdispersion import overdispersion
@@ -29,6 +27,7 @@ from tests.acceptance_worlds import (
     decaying,
     iid,
     independent_rounds,
+    rejected,
     replayed_text,
     true_tokens,
 )
@@ -36,12 +35,6 @@ from tests.acceptance_worlds import (
 GAMMAS = (1, 2, 4, 8)
 CLUSTERS = (6, 12, 24, 60)
 ROUNDS = 1500  # per gamma, over all prompts
-
-
-def rejected(samples: Iterable[Sample]) -> float:
-    """Share of samples whose p-value is at most 5%."""
-    p_values = [iid_test(sample).p_value for sample in samples]
-    return float(np.mean([p is not None and p <= 0.05 for p in p_values]))
 
 
 def level(simulations: int) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from specbench.cli.main import main
+from tests.simulate import SimulatedDrafter, simulate_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +49,13 @@ def specbench(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
         return Result(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one drafter, with something for most figures."""
+    drafters = {"ngram": SimulatedDrafter(0.7, 0.01)}
+    return simulate_run(tmp_path / "run", drafters, gammas=(1, 2, 4), prompts=6, tokens=24)
 
 
 @pytest.fixture

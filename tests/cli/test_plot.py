@@ -14,12 +14,6 @@ from tests.simulate import SimulatedDrafter, simulate_run
 Command = Callable[..., Any]
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    drafters = {"ngram": SimulatedDrafter(0.7, 0.01)}
-    return simulate_run(tmp_path / "run", drafters, gammas=(1, 2, 4), prompts=6, tokens=24)
-
-
 def test_all_figures_go_to_the_run_and_their_paths_are_printed(
     specbench: Command, run: Path
 ) -> None:
@@ -37,6 +31,16 @@ def test_all_figures_go_to_the_run_and_their_paths_are_printed(
     assert len(notes) == len(lacking)
     assert all(any(name in note for note in notes) for name in lacking)
     assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_the_figures_are_listed_without_a_run(specbench: Command) -> None:
+    result = specbench("plot", "--list")
+    assert result.code == 0
+    heads = [line.split("  ")[0] for line in result.out.splitlines() if line[0] != " "]
+    assert heads == registry.names("plots")
+    assert max(map(len, result.out.splitlines())) <= 80
+    words = " ".join(result.out.split())
+    assert all(registry.describe("plots", name) in words for name in heads)
 
 
 def test_figure_folder_and_format_are_chosen(specbench: Command, run: Path, tmp_path: Path) -> None:

@@ -10,15 +10,8 @@ import pytest
 from specbench.records.store import load_run
 from specbench.report import material
 from tests import foreign, pages
-from tests.simulate import SimulatedDrafter, simulate_run
 
 Command = Callable[..., Any]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    drafters = {"ngram": SimulatedDrafter(0.7, 0.01)}
-    return simulate_run(tmp_path / "run", drafters, gammas=(1, 2, 4), prompts=6, tokens=24)
 
 
 @pytest.fixture

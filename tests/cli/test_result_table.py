@@ -138,6 +138,8 @@ def test_what_differs_from_the_usual_is_in_the_title():
     [
         ({"speedup": 1.01, "speedup_ci": (1.005, 1.015)}, True),
         ({"speedup": 1.2, "speedup_ci": (0.9, 1.5)}, True),
+        ({"speedup": 0.915, "speedup_ci": (0.9, 0.93), "noise_floor": 0.09}, False),
+        ({"speedup": 0.92, "speedup_ci": (0.9, 0.94), "noise_floor": 0.09}, True),
         ({"speedup": 0.7, "speedup_ci": (0.6, 0.8)}, False),
         ({"speedup": 1.2, "speedup_ci": None}, True),
         ({"speedup": None, "speedup_ci": None}, False),

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from specbench.analysis.pooling import GroupKey, RawTables
 from specbench.errors import SpecbenchError
+from specbench.records.conversations import conversations_of
 from specbench.records.reading import Run, is_torn
-from specbench.records.steps import numbers, values
+from specbench.records.steps import numbers
 from specbench.records.trace_summary import drafts_by_request
 from specbench.records.traces import TRACES, TraceRecord, load_trace, load_traces
 from specbench.theory.clusters import Numbers, cluster_sums
@@ -130,7 +131,7 @@ class Traces:
             raise SpecbenchError("it is of other weights than the run's")
         drafts = drafts_by_request(load_trace(self.run.path, record), record.gamma)
         _, requests = self.tables.of(text)
-        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
+        conversations = conversations_of(requests)
         expected = cluster_sums(conversations, np.maximum(numbers(requests, "num_tokens") - 1, 0))
         traced = cluster_sums(drafts.conversations, [len(table) for table in drafts.accept])
         if _positions(*expected) != _positions(*traced):

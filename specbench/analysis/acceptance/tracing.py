@@ -1,8 +1,6 @@
 """Traces of a run, read without torch: alpha and tau of drafters from one pass over a text.
 
-What a loop of any gamma would show is in each trace's line; its table gives the counts by
-conversation and position that acceptance models are fitted to: those of rounds and those of a trace
-are judged alike (:mod:`specbench.analysis.acceptance.verdict`).
+What a loop of any gamma would show is in each trace's line.
 """
 
 from __future__ import annotations
@@ -11,14 +9,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
+from specbench.analysis.shown.documents import two_columns
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
-from specbench.records.trace_summary import drafts_by_request
-from specbench.records.traces import TraceRecord, load_trace, load_traces
-from specbench.theory.acceptance import Sample, counts_of
-from specbench.theory.clusters import Numbers
+from specbench.records.traces import TraceRecord, load_traces
 
 
 def traces_of(run: Run) -> list[TraceRecord]:
@@ -42,33 +36,6 @@ def by_text(traces: Iterable[TraceRecord]) -> Iterator[list[TraceRecord]]:
         yield list(group)
 
 
-def sample_of_trace(run: Run, trace: TraceRecord, gammas: Sequence[int] = ()) -> Sample:
-    """Replayed counts by conversation and position, as rounds of these gammas would give them.
-
-    Above temperature 0 they are expectations, not whole numbers.
-
-    Args:
-        gammas: each at most the longest that was traced; by default those that were replayed.
-
-    Raises:
-        SpecbenchError: the table is missing or damaged, or a gamma is longer than the trace.
-    """
-    drafts = drafts_by_request(load_trace(run.path, trace), trace.gamma)
-    names, where = np.unique(np.asarray(drafts.conversations, dtype=np.str_), return_inverse=True)
-
-    def summed(by_request: Numbers) -> Numbers:
-        total = np.zeros((names.size, by_request.shape[1]))
-        np.add.at(total, where, by_request)
-        return total
-
-    sample = {}
-    for gamma in gammas or trace.gammas:
-        replayed = drafts.replay(gamma)
-        counts = counts_of(names, summed(replayed.accepted), summed(replayed.evaluated))
-        sample[gamma] = counts.rows(counts.evaluated[:, 0] > 0.0)
-    return {gamma: counts for gamma, counts in sample.items() if counts.names.size}
-
-
 def trace_document(run: Run, traces: Sequence[TraceRecord]) -> dict[str, Any]:
     """What ``--format json`` prints."""
     return {"run": run.manifest.name, "traces": [trace.model_dump(mode="json") for trace in traces]}
@@ -82,10 +49,10 @@ def trace_rows(traces: Iterable[TraceRecord]) -> list[dict[str, Any]]:
             "temperature": trace.temperature,
             "drafter": trace.drafter,
             "gamma": traced.gamma,
-            **_ends("alpha", traced.alpha, traced.alpha_ci),
-            **_ends("tau", traced.tau, traced.tau_ci),
-            **_ends("alpha_all_gammas", trace.alpha, trace.alpha_ci),
-            **_ends("position_mean", trace.position_mean, trace.position_mean_ci),
+            **_value("alpha", traced.alpha, traced.alpha_ci),
+            **_value("tau", traced.tau, traced.tau_ci),
+            **_value("alpha_all_gammas", trace.alpha, trace.alpha_ci),
+            **_value("position_mean", trace.position_mean, trace.position_mean_ci),
             "num_prompts": trace.num_prompts,
             "max_p": traced.max_p,
             "num_rounds": traced.num_rounds,
@@ -95,8 +62,7 @@ def trace_rows(traces: Iterable[TraceRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def _ends(
+def _value(
     name: str, value: float | None, interval: tuple[float, float] | None
 ) -> dict[str, float | None]:
-    low, high = interval or (None, None)
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+    return {name: value, **two_columns(name, interval)}

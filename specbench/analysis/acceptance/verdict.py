@@ -20,8 +20,9 @@ import numpy as np
 
 from specbench.analysis.pooling import Raw
 from specbench.analysis.shown.names import counted
+from specbench.records.conversations import rows_of
 from specbench.records.schema import DraftForm
-from specbench.records.steps import integers, values
+from specbench.records.steps import integers
 from specbench.theory.acceptance import (
     AcceptanceModel,
     BetaGeometric,
@@ -211,10 +212,9 @@ def sample_of(raw: Mapping[int, Raw]) -> Sample:
 
 
 def _counts(gamma: int, rounds: Mapping[str, object], requests: Mapping[str, object]) -> Counts:
-    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-    names, of_request = np.unique(conversations, return_inverse=True)
+    names, cluster = rows_of(rounds, requests)
     drafted = integers(rounds, "num_drafted") > 0
-    cluster = of_request[integers(rounds, "request")[drafted]]
+    cluster = cluster[drafted]
 
     def reaching(column: str) -> np.ndarray:
         """Rounds of each cluster whose count is at least 1, 2, ..., gamma: [clusters, gamma]."""

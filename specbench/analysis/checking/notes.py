@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.pooling import Setting
 from specbench.analysis.shown.names import counted, some, with_gamma
-from specbench.records.schema import CellRecord
+from specbench.records.conversations import FEW_PROMPTS
+from specbench.records.schema import DIVERGED, CellRecord
 from specbench.records.speedup import is_above_tau
-from specbench.records.summary import FEW_PROMPTS
 
 if TYPE_CHECKING:
     from specbench.analysis.fitted import GroupFit

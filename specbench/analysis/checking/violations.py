@@ -17,7 +17,6 @@ from specbench.records.summary_identities import record_identities
 
 _NAMED = 3  # cells whose tables can't be used, the others counted
 _TOLD = 2  # violations of one identity that are told in full, the others counted
-_ABOUT_SPEED = ("block efficiency", "tokens", "step times", "throughput", "times")
 _NO_ESTIMATE = ("block efficiency", "tokens")
 """Identities that counts of tokens break: nothing is estimated from the rounds of such a cell."""
 _NO_ESTIMATE_IMPORTED = ("block efficiency",)
@@ -33,7 +32,6 @@ class Violations:
             identity.
         unusable: ids of cells whose tables can't be used, or whose counts can't be, so that no
             estimate rests on them.
-        doubtful: ids of cells whose tokens or times can't be.
         suspect: ids of all cells that the sentences are about, those included whose line in
             `cells.jsonl` says other than their rounds.
         tables: why tables can't be used, one error per cell.
@@ -41,7 +39,6 @@ class Violations:
 
     sentences: tuple[str, ...]
     unusable: frozenset[str]
-    doubtful: frozenset[str] = frozenset()
     suspect: frozenset[str] = frozenset()
     tables: tuple[SpecbenchError, ...] = ()
 
@@ -54,7 +51,6 @@ def violations(run: Run, tables: RawTables) -> Violations:
     """
     found: dict[str, list[str]] = {}
     unusable: set[str] = set()
-    doubtful: set[str] = set()
     suspect: set[str] = set()
     broken: dict[str, SpecbenchError] = {}
     finished = [cell for cell in run.cells if cell.status == "ok"]
@@ -72,8 +68,6 @@ def violations(run: Run, tables: RawTables) -> Violations:
             own = cell.imported_from is None
             if left_out := name in (_NO_ESTIMATE if own else _NO_ESTIMATE_IMPORTED):
                 unusable.add(cell.cell_id)
-            if name in _ABOUT_SPEED:
-                doubtful.add(cell.cell_id)
             ending = "; the cell is left out" if left_out else ""
             found.setdefault(name, []).append(f"{_name(cell)}: {sentence}{ending}")
     told = [
@@ -89,7 +83,6 @@ def violations(run: Run, tables: RawTables) -> Violations:
     return Violations(
         tuple(told),
         frozenset(unusable),
-        frozenset(doubtful),
         frozenset(suspect | unusable),
         tuple(broken.values()),
     )

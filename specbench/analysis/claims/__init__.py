@@ -1,7 +1,8 @@
 """What the literature says, held against a run: held, not held, not decided or not measured.
 
-A claim is a small function, declared with its wording and its source; one file per theme. Each
-comparison pairs what can be paired and carries both figures, their intervals and the cells.
+A claim is a small function, declared with its wording and its source; a new one is a function in
+one of these files, or a file more in :data:`THEMES`. Each comparison pairs what can be paired and
+carries both figures, their intervals and the cells.
 
 >>> run = load_run("results/main")                                              # doctest: +SKIP
 >>> [(one.claim.name, one.answer.verdict) for one in check_claims(run, fit_run(run))]
@@ -21,13 +22,11 @@ from specbench.records.reading import Run
 
 __all__ = ["CLAIMS", "Answer", "Checked", "Claim", "Evidence", "Side", "Verdict", "check_claims"]
 
-CLAIMS: tuple[Claim, ...] = (
-    *acceptance.CLAIMS,
-    *speed.CLAIMS,
-    *latency.CLAIMS,
-    *reported.CLAIMS,
-    *cost.CLAIMS,
-    *output.CLAIMS,
+THEMES = (acceptance, speed, latency, reported, cost, output)
+"""In the order of the answer; those of a theme stand in the order of its file."""
+
+CLAIMS: tuple[Claim, ...] = tuple(
+    one for theme in THEMES for one in vars(theme).values() if isinstance(one, Claim)
 )
 
 

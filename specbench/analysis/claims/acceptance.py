@@ -20,14 +20,12 @@ from specbench.analysis.claims.evidence import (
 from specbench.analysis.claims.view import (
     Drafted,
     View,
-    accepted,
-    evaluated,
     extremes,
-    ones,
     shared_gammas,
     task_pairs,
     without_tree,
 )
+from specbench.records.conversations import column, ones
 from specbench.records.steps import Columns, integers
 from specbench.theory.intervals import ratio_interval
 
@@ -35,6 +33,7 @@ PREDICTABLE = ("code", "json")
 FICTION = ("story",)
 _TREE_TOKENS = (3.0, 5.0)
 _LONG = 3  # tokens that a round commits
+_ACCEPTED = column("num_accepted")
 
 
 @claim(
@@ -106,7 +105,7 @@ def tree_commits_three_to_five(view: View) -> Answer:
         if one.fit.draft_form != "tree" or not one.has_rounds or not points:
             continue
         best = max(points, key=lambda point: point.tau or 0.0)
-        sums = np.array(list(view.sums(one, accepted, ones, [best.gamma]).values()))
+        sums = np.array(list(view.sums(one, _ACCEPTED, ones, [best.gamma]).values()))
         interval = ratio_interval(*sums.T, upper=best.gamma)
         ends = (1.0 + interval.low, 1.0 + interval.high) if interval else None
         side = Side("τ", best.tau or 0.0, ends)
@@ -121,19 +120,11 @@ def tree_commits_three_to_five(view: View) -> Answer:
     return each(found, "it takes a drafter with trees (--drafter eagle:PATH,tree=24)")
 
 
-CLAIMS = (
-    falls_with_temperature,
-    code_and_json_above_fiction,
-    tree_raises_long_rounds,
-    tree_commits_three_to_five,
-)
-
-
 def _alphas(
     view: View, left: Drafted, right: Drafted, field: str, *, paired: bool
 ) -> Evidence | None:
     gammas = shared_gammas(left, right)
-    sums = [view.sums(one, accepted, evaluated, gammas) for one in (left, right)]
+    sums = [view.sums(one, _ACCEPTED, column("num_evaluated"), gammas) for one in (left, right)]
     labels = tuple(_label(one, field) for one in (left, right))
     return shares(left.where(field), "α", (labels[0], labels[1]), *sums, paired=paired)
 

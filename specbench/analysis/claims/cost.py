@@ -92,9 +92,6 @@ def hundredth_of_the_size(view: View) -> Answer:
     return both({"c": each(steps, lacking), "α": each(alphas, lacking)})
 
 
-CLAIMS = (medusa_heads_are_small, memory_costs_concurrency, hundredth_of_the_size)
-
-
 def _once(drafted: Iterable[Drafted], kind: str | None = None) -> list[Drafted]:
     """The first group of each drafter, of one kind if that is given."""
     found: dict[str, Drafted] = {}

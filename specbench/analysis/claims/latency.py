@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from specbench.analysis.claims.evidence import Answer, Side, by_ratio, claim, every
-from specbench.analysis.claims.speed import emitted, seconds
 from specbench.analysis.claims.view import Drafted, View
+from specbench.analysis.machine.waits import waits_by_conversation
 from specbench.analysis.pooling import Raw
-from specbench.records.steps import Columns, integers, numbers, values
-from specbench.theory.clusters import Numbers
+from specbench.records.conversations import paired
+from specbench.records.steps import Columns, integers, numbers, row_seconds, values
+from specbench.theory.clusters import Numbers, cluster_sums
 from specbench.theory.intervals import paired_ratio_of_ratios
 
 _IMPROVED = 0.95  # of plain decoding's wait; as little less as that is no improvement
@@ -33,7 +34,7 @@ def first_token_not_faster(view: View) -> Answer:
     found = []
     for one, plain in _alone(view):
         requests = [view.raw(one, gamma)[1] for gamma in one.group.cells]
-        columns = _beside(_waits(requests), _waits([plain[1]]))
+        columns = paired(waits_by_conversation(requests), waits_by_conversation([plain[1]]))
         interval = paired_ratio_of_ratios(*columns.T)
         if interval is None:
             continue
@@ -95,32 +96,12 @@ def short_outputs_gain_less(view: View) -> Answer:
     )
 
 
-CLAIMS = (first_token_not_faster, short_outputs_gain_less)
-
-
 def _alone(view: View) -> Iterator[tuple[Drafted, Raw]]:
     """Drafters at batch size 1 with their baselines."""
     for one in view.drafted:
         plain = view.baselines(one) if one.has_rounds else None
         if plain is not None and one.setting.batch_size == 1:
             yield one, plain
-
-
-def _beside(own: Mapping[str, Numbers], base: Mapping[str, Numbers]) -> Numbers:
-    """Sums of what both sides have, one row each: [shared, 4]."""
-    shared = sorted(own.keys() & base.keys())
-    return np.array([(*own[name], *base[name]) for name in shared]).reshape(-1, 4)
-
-
-def _waits(tables: Iterable[Columns]) -> dict[str, Numbers]:
-    """conversation -> seconds to the first token, and requests."""
-    sums: dict[str, Numbers] = {}
-    for requests in tables:
-        waits = numbers(requests, "ttft_s")
-        for name, wait in zip(values(requests, "conversation"), waits, strict=True):
-            if not np.isnan(wait):
-                sums[str(name)] = sums.get(str(name), np.zeros(2)) + np.array([wait, 1.0])
-    return sums
 
 
 def _prefill(requests: Columns) -> dict[str, float]:
@@ -137,11 +118,8 @@ def _wholes_and_quarters(own: Raw, plain: Raw) -> Numbers:
     quarters = {name: round(_SHORT * length) for name, length in lengths.items()}
     times = [_seconds_to(raw, part) for part in (lengths, quarters) for raw in (plain, own)]
     of = dict(zip(values(own[1], "prompt_id"), values(own[1], "conversation"), strict=True))
-    sums: dict[str, Numbers] = {}
-    for name in lengths:
-        row = np.array([time[name] for time in times])
-        sums[of[name]] = sums.get(of[name], np.zeros(4)) + row
-    return np.array(list(sums.values())).reshape(-1, 4)
+    rows = np.array([[time[name] for time in times] for name in lengths]).reshape(-1, 4)
+    return np.column_stack(cluster_sums([of[name] for name in lengths], *rows.T)[1])
 
 
 def _tokens(raw: Raw) -> dict[str, int]:
@@ -159,8 +137,8 @@ def _seconds_to(raw: Raw, lengths: Mapping[str, int]) -> dict[str, float]:
     request = integers(rounds, "request")
     order = np.argsort(request, kind="stable")
     ends = np.cumsum(np.bincount(request, minlength=len(requests["prompt_id"])))
-    tokens = np.split(np.asarray(emitted(rounds))[order], ends[:-1])
-    times = np.split(np.asarray(seconds(rounds))[order], ends[:-1])
+    tokens = np.split(numbers(rounds, "num_emitted")[order], ends[:-1])
+    times = np.split(row_seconds(rounds)[order], ends[:-1])
     start = numbers(requests, "prefill_s") + np.nan_to_num(numbers(requests, "drafter_prefill_s"))
     found: dict[str, list[float]] = {}
     for index, name in enumerate(values(requests, "prompt_id")):

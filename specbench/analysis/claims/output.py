@@ -6,10 +6,9 @@ from collections import Counter
 
 from specbench.analysis.claims.evidence import Answer, Evidence, Side, claim, each, not_measured
 from specbench.analysis.claims.view import View
-from specbench.analysis.pooling import DIVERGED
+from specbench.records.schema import DIVERGED, IDENTICAL, NEAR_TIE
 
-_UNCHANGED = ("identical", "near-tie")
-_VERDICTS = (*_UNCHANGED, DIVERGED)
+_VERDICTS = (IDENTICAL, NEAR_TIE, DIVERGED)
 
 
 @claim(
@@ -46,7 +45,7 @@ def quality_unchanged(view: View) -> Answer:
     """Equal texts are equally good; nothing else about quality is recorded."""
     verdicts = _verdicts(view)
     total: Counter[str] = sum(verdicts.values(), Counter[str]())
-    if total and total["identical"] == total.total():
+    if total and total[IDENTICAL] == total.total():
         quantity = "greedy cells with plain decoding's own texts, so with their quality"
         return each(
             [
@@ -55,15 +54,12 @@ def quality_unchanged(view: View) -> Answer:
             ],
             "",
         )
-    told = f"{total['identical']} of {total.total()} greedy cells have plain decoding's own texts"
+    told = f"{total[IDENTICAL]} of {total.total()} greedy cells have plain decoding's own texts"
     return not_measured(
         "no perplexity of the target on the outputs and no passed code tests are recorded, and "
         f"{told if total else 'no greedy cell has a verdict'}; equal texts are equally good: "
         "measure with --temperature 0 --dtype float32"
     )
-
-
-CLAIMS = (output_unchanged, quality_unchanged)
 
 
 def _verdicts(view: View) -> dict[str, Counter[str]]:

@@ -76,9 +76,6 @@ def published_ranges(view: View) -> Answer:
     )
 
 
-CLAIMS = (alpha_steps, published_ranges)
-
-
 def _by_gamma(view: View) -> Iterator[list[_Place]]:
     """What was measured of chains at one temperature, batch size and gamma, of one target."""
     places = [

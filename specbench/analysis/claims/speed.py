@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from specbench.analysis.claims.evidence import (
     Answer,
@@ -23,12 +19,13 @@ from specbench.analysis.claims.evidence import (
 from specbench.analysis.claims.view import (
     Drafted,
     View,
-    by_conversation,
     extremes,
     shared_gammas,
 )
 from specbench.analysis.fitted import GammaFit
-from specbench.records.steps import Columns, integers, numbers
+from specbench.records.conversations import column, paired
+from specbench.records.speedup import within_noise
+from specbench.records.steps import row_seconds
 from specbench.theory.differences import Term, weighted_sum
 from specbench.theory.intervals import paired_ratio_of_ratios
 
@@ -96,19 +93,6 @@ def ngram_wins_on_copying(view: View) -> Answer:
     )
 
 
-CLAIMS = (longer_not_always_better, gain_shrinks_with_batch, ngram_wins_on_copying)
-
-
-def seconds(rounds: Columns) -> ArrayLike:
-    """Duration of each row's round."""
-    return numbers(rounds, "draft_s") + numbers(rounds, "verify_s") + numbers(rounds, "other_s")
-
-
-def emitted(rounds: Columns) -> ArrayLike:
-    """Tokens that each row's round gave."""
-    return integers(rounds, "num_emitted")
-
-
 def _shorter_against_longer(
     view: View, one: Drafted, shorter: GammaFit, longer: GammaFit
 ) -> Evidence:
@@ -119,12 +103,10 @@ def _shorter_against_longer(
     if not one.has_rounds or one.setting.batch_size > 1:
         return ratios(one.where(), "speedup", left, right, one.clusters)
     own, other = (
-        by_conversation([view.raw(one, point.gamma)], seconds, emitted)
+        view.sums(one, row_seconds, column("num_emitted"), [point.gamma])
         for point in (longer, shorter)
     )
-    shared = sorted(own.keys() & other.keys())
-    columns = np.array([(*own[name], *other[name]) for name in shared]).reshape(-1, 4)
-    interval = paired_ratio_of_ratios(*columns.T)  # seconds per token, longer over shorter
+    interval = paired_ratio_of_ratios(*paired(own, other).T)  # seconds per token, longer/shorter
     if interval is None:
         return Evidence(one.where(), "speedup", (left, right))
     ends, scatter = interval.ends, one.fit.scatter
@@ -148,7 +130,7 @@ def _against_plain(one: Drafted, tasks: Sequence[str], *, wins: bool) -> list[Ev
         side = Side("", point.speedup, point.speedup_ci)
         margin = ends = None
         term = Term.log(1.0 if wins else -1.0, point.speedup, point.speedup_ci or (0.0, 0.0))
-        if term and abs(term.value) > math.log1p(point.noise_floor or 0.0):
+        if term and not within_noise(point.speedup, point.noise_floor):
             margin, ends = weighted_sum([term])
         where = one.where(gamma=gamma)
         found.append(Evidence(where, "speedup", (side,), margin, ends, clusters=one.clusters))

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
+from specbench.analysis.machine.measured import cost_of
 from specbench.analysis.pooling import Group, Raw, RawTables, Setting, groups
 from specbench.analysis.shown.names import gamma_label, short_names
+from specbench.records.conversations import Column, by_conversation
 from specbench.records.reading import Run
-from specbench.records.schema import CellRecord
-from specbench.records.spec_text import split_spec
-from specbench.records.steps import Columns, integers, values
+from specbench.records.spec_text import kind_of, split_spec
 from specbench.theory.clusters import Numbers
-
-Column = Callable[[Columns], ArrayLike]
-"""From a table of rounds to one number per row."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class Drafted:
     @property
     def kind(self) -> str:
         """The drafter's kind, e.g. ngram or model."""
-        return self.fit.key.drafter.partition(":")[0].partition(",")[0]
+        return kind_of(self.fit.key.drafter)
 
     @property
     def has_rounds(self) -> bool:
@@ -76,7 +70,7 @@ class Drafted:
         return f"{self.name}{label} ({', '.join(told)})"
 
     def cost(self, name: str) -> float | None:
-        """A number of what a forward moves (see specbench.records.summary.Cost), if recorded."""
+        """A number of what a forward moves (see specbench.records.traffic.Cost), if recorded."""
         return cost_of([cell for cells in self.group.cells.values() for cell in cells], name)
 
 
@@ -105,37 +99,10 @@ class View:
     def sums(
         self, one: Drafted, top: Column, bottom: Column, gammas: Iterable[int]
     ) -> dict[str, Numbers]:
-        """conversation -> sums [2] of two columns over the rounds of some gammas."""
-        return by_conversation((self.raw(one, gamma) for gamma in gammas), top, bottom)
-
-
-def by_conversation(raw: Iterable[Raw], top: Column, bottom: Column) -> dict[str, Numbers]:
-    """conversation -> sums [2] of two columns over the rounds of some tables."""
-    sums: dict[str, Numbers] = {}
-    for rounds, requests in raw:
-        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-        names, of_request = np.unique(conversations, return_inverse=True)
-        cluster = of_request[integers(rounds, "request")]
-        columns = [np.bincount(cluster, np.asarray(c(rounds)), names.size) for c in (top, bottom)]
-        for name, pair in zip(names.tolist(), np.column_stack(columns), strict=True):
-            if pair[1]:
-                sums[name] = sums.get(name, np.zeros(2)) + pair
-    return sums
-
-
-def accepted(rounds: Columns) -> ArrayLike:
-    """Drafted tokens accepted, per row and round."""
-    return integers(rounds, "num_accepted")
-
-
-def evaluated(rounds: Columns) -> ArrayLike:
-    """Drafted tokens evaluated, per row and round."""
-    return integers(rounds, "num_evaluated")
-
-
-def ones(rounds: Columns) -> ArrayLike:
-    """One per row and round."""
-    return np.ones(integers(rounds, "round").size)
+        """conversation -> sums [2] of two columns over the rounds of some gammas; those whose
+        second one is 0 are left out."""
+        sums = by_conversation((self.raw(one, gamma) for gamma in gammas), top, bottom)
+        return {name: pair for name, pair in sums.items() if pair[1]}
 
 
 def extremes(found: Iterable[Drafted], field: str) -> Iterator[tuple[Drafted, Drafted]]:
@@ -167,16 +134,6 @@ def without_tree(drafter: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """A SPEC's kind and options without those that make its drafts trees."""
     head, options = split_spec(drafter)
     return head, tuple(option for option in options if option[0] not in ("tree", "topk"))
-
-
-def cost_of(cells: Sequence[CellRecord], name: str) -> float | None:
-    """A number of the cost that records keep; None where none of them has it."""
-    for cell in cells:
-        cost: dict[str, Any] = (cell.model_extra or {}).get("cost") or {}
-        value = cost.get(name)
-        if value is not None:
-            return float(value)
-    return None
 
 
 def _alike(found: Iterable[Drafted], field: str) -> Iterable[list[Drafted]]:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from specbench.analysis.checking.completeness import incomplete
 from specbench.analysis.checking.violations import Violations, nothing_left, violations
 from specbench.analysis.others import imported
-from specbench.analysis.pooling import DIVERGED, Raw, RawTables, Setting, groups
+from specbench.analysis.pooling import Raw, RawTables, Setting, groups
 from specbench.analysis.rounds.between_cells import of_baselines
 from specbench.analysis.shown.names import load_column, load_label, some, with_gamma
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
-from specbench.records.schema import BASELINE_DRAFTER, CellKey, CellRecord, DraftForm
+from specbench.records.schema import BASELINE_DRAFTER, DIVERGED, CellKey, CellRecord, DraftForm
 from specbench.records.summary import summarize
 from specbench.theory.scatter import Scatter
 

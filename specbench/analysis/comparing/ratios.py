@@ -20,8 +20,10 @@ import numpy as np
 
 from specbench.analysis.comparing.cells import Side
 from specbench.analysis.pooling import Raw
-from specbench.records.steps import Numbers, counted_steps, integers, numbers, values
-from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
+from specbench.records.conversations import Column, by_conversation, column, ones, paired
+from specbench.records.speedup import counted_tokens
+from specbench.records.steps import Numbers, counted_steps, numbers, row_seconds
+from specbench.theory.clusters import MIN_TIME_BLOCKS, time_blocks
 from specbench.theory.intervals import paired_ratio_of_ratios, product_of_ratios
 
 Metric = Literal["tok_per_s", "speedup", "alpha", "tau", "draft_acceptance_rate"]
@@ -54,8 +56,7 @@ def _sampled(metric: Metric, a: Side, b: Side) -> Ends | None:
         return _over_time(a.batch_size, a.raw, b.raw)
     left, right = _by_conversation(a.raw, metric), _by_conversation(b.raw, metric)
     if left.keys() == right.keys():
-        columns = np.array([(*right[name], *left[name]) for name in left]).reshape(-1, 4)
-        interval = paired_ratio_of_ratios(*columns.T)
+        interval = paired_ratio_of_ratios(*paired(right, left).T)
     else:
         (top, bottom), (base_top, base_bottom) = (
             np.array(list(sums.values())).reshape(-1, 2).T for sums in (right, left)
@@ -109,16 +110,8 @@ class _SpeedParts(NamedTuple):
 
 
 def _speed_parts(batch_size: int, raw: Raw) -> _SpeedParts:
-    rounds, requests = raw
-    steps = counted_steps(rounds, batch_size)
-    active = numbers(rounds, "active_rows")
-    counted = active == batch_size if steps.all_full else np.ones(active.size, dtype=np.bool_)
-    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-    _, (tokens, rows) = cluster_sums(
-        conversations[integers(rounds, "request")],
-        numbers(rounds, "num_emitted") * counted,
-        counted,
-    )
+    steps = counted_steps(raw[0], batch_size)
+    tokens, rows = counted_tokens(raw, steps)
     seconds, count = time_blocks(steps.seconds, np.ones(len(steps)))
     return _SpeedParts(tokens, rows, count, seconds, float(steps.active_rows.mean()))
 
@@ -140,16 +133,11 @@ def _independent(a: Mapping[str, Any], b: Mapping[str, Any], metric: Metric) -> 
 
 def _by_conversation(raw: Raw, metric: Metric) -> dict[str, Numbers]:
     """Conversation -> the two sums whose ratio the metric is, at batch size 1 for speed."""
-    rounds, requests = raw
-    accepted = integers(rounds, "num_accepted")
-    top, bottom = accepted + 1, np.ones(accepted.size)
-    if metric == "alpha":
-        top, bottom = accepted, numbers(rounds, "num_evaluated")
-    elif metric == "draft_acceptance_rate":
-        top, bottom = accepted, numbers(rounds, "num_drafted")
-    elif metric == "tok_per_s":
-        parts = (numbers(rounds, name) for name in ("draft_s", "verify_s", "other_s"))
-        top, bottom = integers(rounds, "num_emitted"), np.asarray(sum(parts))
-    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-    names, columns = cluster_sums(conversations[integers(rounds, "request")], top, bottom)
-    return dict(zip(names.tolist(), np.column_stack(columns), strict=True))
+    accepted = column("num_accepted")
+    columns: dict[Metric, tuple[Column, Column]] = {
+        "tau": (lambda rounds: numbers(rounds, "num_accepted") + 1.0, ones),
+        "alpha": (accepted, column("num_evaluated")),
+        "draft_acceptance_rate": (accepted, column("num_drafted")),
+        "tok_per_s": (column("num_emitted"), row_seconds),
+    }
+    return by_conversation([raw], *columns[metric])

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from specbench.records.reading import Run
-from specbench.records.schema import CellRecord
+from specbench.records.schema import IDENTICAL, CellRecord
 
-IDENTICAL, DIFFERENT = "identical", "differ"
+DIFFERENT = "differ"
 
 
 class Answer(NamedTuple):

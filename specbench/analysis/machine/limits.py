@@ -159,13 +159,13 @@ def limits_of(run: Run, fitted: RunFit) -> Limits:
 
 
 def _step(group: Group, machine: Machine, parameters: int | None) -> StepLimit | None:
-    timed = [cell for cell in group.baselines if _step_s(cell) and cell.num_rounds]
+    timed = [cell for cell in group.baselines if cell.parts_s and cell.num_rounds]
     moved = [cell.bytes_per_target_forward for cell in timed if cell.bytes_per_target_forward]
     weights = cost_of(timed, "weight_bytes")
     if not timed or not moved or weights is None or not parameters:
         return None
     count = sum(cell.num_rounds or 0 for cell in timed)
-    step_s = sum((_step_s(cell) or 0.0) * (cell.num_rounds or 0) for cell in timed) / count
+    step_s = sum((cell.parts_s or 0.0) * (cell.num_rounds or 0) for cell in timed) / count
     rows = group.key.setting.batch_size
     forward = forward_of(timed, weights, sum(moved) / len(moved), parameters)
     return StepLimit(
@@ -270,9 +270,3 @@ def _verified(cells: Sequence[CellRecord]) -> float | None:
     if None in drafted or None in rounds or not sum(rounds):
         return None
     return 1.0 + float(sum(drafted)) / float(sum(rounds))
-
-
-def _step_s(cell: CellRecord) -> float | None:
-    parts = (cell.draft_s, cell.verify_s, cell.other_s)
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None

@@ -12,6 +12,7 @@ import numpy as np
 
 from specbench.analysis.machine.measured import cost_of
 from specbench.analysis.pooling import Group, Raw
+from specbench.records.spec_text import kind_of
 from specbench.records.steps import numbers
 from specbench.theory.capacity import Memory
 
@@ -24,7 +25,7 @@ _WITHOUT_A_CACHE = ("early-exit", "medusa", "ngram")
 def memory_of(group: Group, baselines: Sequence[Raw]) -> Memory:
     """What a group's cells and baselines recorded."""
     own = [cell for cells in group.cells.values() for cell in cells]
-    kind = group.key.drafter.partition(":")[0].partition(",")[0]
+    kind = kind_of(group.key.drafter)
     within = kind in _WITHIN_THE_TARGET
     lengths = [
         numbers(requests, "prompt_tokens") + numbers(requests, "num_tokens")

@@ -6,15 +6,16 @@ together, since the prompt is read before anything is drafted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specbench.analysis.pooling import Raw
-from specbench.records.steps import numbers, values
-from specbench.theory.clusters import Numbers, cluster_sums
+from specbench.records.conversations import add, conversations_of
+from specbench.records.steps import Columns, numbers
+from specbench.theory.clusters import Numbers, ratio
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +33,7 @@ class Waits:
 
     def extra_s(self, weights: Numbers) -> Numbers:
         """Seconds that the drafter adds to a first token: weights [..., conversations] -> [...]."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            own, plain = (
-                np.divide(*np.moveaxis(weights @ part, -1, 0)) for part in (self.own, self.plain)
-            )
+        own, plain = (ratio(*np.moveaxis(weights @ part, -1, 0)) for part in (self.own, self.plain))
         return np.asarray(own - plain)
 
 
@@ -49,7 +47,9 @@ def waits_of(raw: Sequence[Raw], baselines: Sequence[Raw]) -> Waits | None:
     Returns:
         None where no conversation was timed both ways.
     """
-    own, plain = (_by_conversation(tables) for tables in (raw, baselines))
+    own, plain = (
+        waits_by_conversation(requests for _, requests in tables) for tables in (raw, baselines)
+    )
     names = sorted(own.keys() & plain.keys())
     if not names:
         return None
@@ -60,14 +60,12 @@ def waits_of(raw: Sequence[Raw], baselines: Sequence[Raw]) -> Waits | None:
     )
 
 
-def _by_conversation(tables: Sequence[Raw]) -> dict[str, Numbers]:
-    """Conversation -> seconds and requests; requests without a time are left out."""
+def waits_by_conversation(tables: Iterable[Columns]) -> dict[str, Numbers]:
+    """Conversation -> seconds to the first token, and requests, of which those without a time are
+    left out."""
     sums: dict[str, Numbers] = {}
-    for _, requests in tables:
+    for requests in tables:
         waits = numbers(requests, "ttft_s")
         known = ~np.isnan(waits)
-        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)[known]
-        names, columns = cluster_sums(conversations, waits[known], np.ones(int(known.sum())))
-        for name, pair in zip(names.tolist(), np.column_stack(columns), strict=True):
-            sums[name] = sums.get(name, np.zeros(2)) + pair
+        add(sums, conversations_of(requests)[known], waits[known], np.ones(int(known.sum())))
     return sums

@@ -16,7 +16,7 @@ import specbench
 from specbench.analysis.fitted import GammaFit, RunFit
 from specbench.analysis.pooling import GroupKey
 from specbench.errors import SpecbenchError
-from specbench.records.spec_text import split_spec
+from specbench.records.spec_text import pieces
 from specbench.theory import closed_form
 
 PAPER_TASKS = {"wmt14-en-de": "translation", "cnn-dailymail": "summarization"}
@@ -177,8 +177,7 @@ def same_setting(row: PaperRow, run: RunFit) -> Nearest | None:
 
 def _is_called(drafter: str, size: str) -> bool:
     """Whether a SPEC is of a draft model of the paper's size: ``model:google/flan-t5-small``."""
-    head, _ = split_spec(drafter)
-    kind, _, name = head.partition(":")
+    kind, name, _ = pieces(drafter)
     return kind == "model" and Path(name).name.endswith(size)
 
 

@@ -26,13 +26,16 @@ from functools import partial
 import numpy as np
 
 from specbench.analysis.fitted import GroupFit
-from specbench.analysis.pooling import DIVERGED, Setting
+from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.candidates import Candidate, Field
 from specbench.analysis.recommending.output_length import BreakEven, break_even
 from specbench.analysis.rounds.model import RoundModel
+from specbench.analysis.shown.formats import noise
 from specbench.analysis.shown.names import counted, with_gamma
+from specbench.records.conversations import FEW_PROMPTS
+from specbench.records.schema import DIVERGED
 from specbench.records.spec_text import set_alpha
-from specbench.records.summary import FEW_PROMPTS
+from specbench.records.speedup import within_noise
 from specbench.theory.clusters import Numbers
 
 _CALIBRATING = "synthetic drafters, which calibrate the instrument and are never recommended"
@@ -207,8 +210,8 @@ def against(candidate: Candidate) -> str:
     fitted = f"{speedup:.2f} fitted, 95% interval {low:.2f}–{high:.2f}"
     if speedup <= 1.0:
         return f"{fitted}, no gain"
-    if floor is not None and speedup - 1.0 <= floor:
-        return f"{speedup:.2f} fitted lies inside the noise floor of ±{floor:.1%}"
+    if floor is not None and within_noise(speedup, floor):
+        return f"{speedup:.2f} fitted lies inside the noise floor of {noise(floor)}"
     if bound <= 1.0:
         return f"{fitted}, lower bound for all that was compared {bound:.2f}, does not clear 1"
     return ""

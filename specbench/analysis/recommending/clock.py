@@ -26,7 +26,7 @@ from specbench.analysis.pooling import GroupKey
 from specbench.analysis.recommending.clusters import Clusters, blocks, conversations
 from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory import quantiles
-from specbench.theory.clusters import Numbers
+from specbench.theory.clusters import Numbers, ratio
 from specbench.theory.round_lines import RoundLines, RoundTimes
 from specbench.theory.scatter import Scatter, scatter_of
 from specbench.theory.step import Step
@@ -87,7 +87,7 @@ class MeasuredClock:
     def seconds(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
         """Mean of a gamma's rounds, or between its two measured neighbours."""
         own = {
-            gamma: _ratio(weights @ part.seconds, weights @ part.lengths.sum(axis=1))
+            gamma: ratio(weights @ part.seconds, weights @ part.lengths.sum(axis=1))
             for gamma, part in self.sums.items()
         }
         if self.step is not None:
@@ -149,7 +149,7 @@ class LineClock:
             step_s, length = self._drafts(gamma, weights)
             round_s = (d0 + v0 + o + (c + slope) * length) * step_s
             total = np.where(drafting > 0.0, drafting * round_s, 0.0)
-            total += np.where(idle > 0.0, idle * _ratio(idle_s, idle_rounds), 0.0)
+            total += np.where(idle > 0.0, idle * ratio(idle_s, idle_rounds), 0.0)
             found.append(np.where(total > 0.0, total, np.nan))
         return np.stack(found, axis=-1)
 
@@ -166,7 +166,7 @@ class LineClock:
             drafts = drafts + share * (weights @ lengths.sum(axis=1))
             steps = steps + share * (weights @ slow.sum(axis=1))
             tokens = tokens + share * (weights @ (slow @ np.arange(1.0, gamma + 1.0)))
-        return _ratio(steps, drafts), _ratio(tokens, steps)
+        return ratio(steps, drafts), ratio(tokens, steps)
 
     def pulls(self, gamma: int) -> dict[int, float]:
         """As least squares weights the gammas' mean times, on the log scale."""
@@ -255,7 +255,7 @@ def shares_at(gamma: int, lengths: Mapping[int, Numbers], weights: Numbers) -> N
     total = np.zeros((*weights.shape[:-1], gamma + 1))
     for known, share in neighbours(gamma, lengths).items():
         rounds = weights @ cut(lengths[known], gamma)
-        total = total + share * _ratio(rounds, rounds.sum(axis=-1, keepdims=True))
+        total = total + share * ratio(rounds, rounds.sum(axis=-1, keepdims=True))
     return total
 
 
@@ -272,8 +272,3 @@ def _shared(gamma: int, known: Mapping[int, Numbers]) -> Numbers:
     """Between two measured gammas the straight line from one to the other."""
     parts = [share * known[other] for other, share in neighbours(gamma, known).items()]
     return np.asarray(sum(parts))
-
-
-def _ratio(top: Numbers, bottom: Numbers) -> Numbers:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.divide(top, bottom))

@@ -1,6 +1,6 @@
 """Lines to type into vLLM, SGLang and Hugging Face for a schedule, or why there is none.
 
-Names of options as of vLLM 0.26 (`SpeculativeConfig`), SGLang's server arguments of 2026 and
+Names of options as of vLLM 0.32 (`SpeculativeConfig`), SGLang's server arguments of 2026 and
 transformers 5. What an engine can't run is said by name, and so is where it drafts in another way
 than what was measured, since alpha then need not be the same.
 """
@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specbench.analysis.recommending.schedule import Schedule
-from specbench.records.spec_text import split_spec
+from specbench.records.spec_text import Pieces, pieces
+from specbench.records.vllm_methods import METHODS, SAMPLING, WITH_WEIGHTS
 
 _SHIPPED_IN = "specbench's own package"
 
@@ -34,32 +35,6 @@ class Line:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Spec:
-    """A drafter's SPEC in pieces."""
-
-    kind: str
-    argument: str
-    options: dict[str, str]
-
-    @classmethod
-    def of(cls, text: str) -> Spec:
-        """The pieces of a text."""
-        head, options = split_spec(text)
-        kind, _, argument = head.partition(":")
-        return cls(kind, argument, dict(options))
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether it drafts trees."""
-        return self.options.get("tree", "chain") != "chain"
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether drafts end where the next token would not pay."""
-        return self.options.get("gamma") == "auto"
-
-
 def lines(schedule: Schedule, target: str, quantization: str | None = None) -> tuple[Line, ...]:
     """One per engine; none where no drafter is shown to pay.
 
@@ -70,7 +45,7 @@ def lines(schedule: Schedule, target: str, quantization: str | None = None) -> t
     """
     if schedule.served is None:
         return ()
-    spec = Spec.of(schedule.drafter)
+    spec = pieces(schedule.drafter)
     made = [_vllm(schedule, spec, target), _sglang(schedule, spec, target)]
     notes = _quantised_notes({"target": quantization, "drafter": spec.options.get("quantization")})
     return tuple(
@@ -88,8 +63,8 @@ def _quantised_notes(methods: Mapping[str, str | None]) -> tuple[str, ...]:
     )
 
 
-def _vllm(schedule: Schedule, spec: Spec, target: str) -> Line:
-    method = _VLLM_METHODS.get(spec.kind)
+def _vllm(schedule: Schedule, spec: Pieces, target: str) -> Line:
+    method = METHODS.get(spec.kind)
     lacking = _lacking(spec, method is not None, trees=False)
     if lacking or method is None:
         return Line("vLLM", "", lacking)
@@ -99,10 +74,12 @@ def _vllm(schedule: Schedule, spec: Spec, target: str) -> Line:
         config["prompt_lookup_min"] = int(spec.options.get("min", 1))
         config["prompt_lookup_max"] = int(spec.options.get("max", 3))
         notes += _match_notes(spec)
-    else:
+    if spec.kind in WITH_WEIGHTS:
         config["model"] = spec.argument
-        if schedule.load.temperature > 0.0 and spec.kind != "medusa":
-            config["draft_sample_method"] = "probabilistic"  # as measured; its default is one-hot
+    if spec.kind == "suffix":
+        notes += ("it needs the package arctic-inference",)
+    if spec.kind in SAMPLING and schedule.load.temperature > 0.0:
+        config["draft_sample_method"] = "probabilistic"  # as measured; its default is one-hot
     if len(schedule.ranges) > 1:
         config["num_speculative_tokens_per_batch_size"] = [list(part) for part in schedule.ranges]
     limit = ""
@@ -116,7 +93,7 @@ def _vllm(schedule: Schedule, spec: Spec, target: str) -> Line:
     return Line("vLLM", text, notes)
 
 
-def _sglang(schedule: Schedule, spec: Spec, target: str) -> Line:
+def _sglang(schedule: Schedule, spec: Pieces, target: str) -> Line:
     algorithm = _SGLANG_ALGORITHMS.get(spec.kind)
     lacking = _lacking(spec, algorithm is not None, trees=spec.kind != "ngram")
     if lacking or algorithm is None:
@@ -141,7 +118,7 @@ def _sglang(schedule: Schedule, spec: Spec, target: str) -> Line:
     return Line("SGLang", " ".join([command, *options]), notes)
 
 
-def _hugging_face(schedule: Schedule, spec: Spec) -> Line:
+def _hugging_face(schedule: Schedule, spec: Pieces) -> Line:
     known = spec.kind in ("ngram", "model", "early-exit")
     lacking = _lacking(spec, known, trees=False)
     gamma = schedule.ranges[0].gamma
@@ -167,13 +144,6 @@ def _hugging_face(schedule: Schedule, spec: Spec) -> Line:
     return Line("Hugging Face", f"model.generate(**inputs, {call})", notes)
 
 
-_VLLM_METHODS = {
-    "ngram": "ngram",
-    "model": "draft_model",
-    "medusa": "medusa",
-    "eagle": "eagle",
-    "eagle3": "eagle3",
-}
 _SGLANG_ALGORITHMS = {
     "ngram": "NGRAM",
     "model": "STANDALONE",
@@ -182,7 +152,7 @@ _SGLANG_ALGORITHMS = {
 }
 
 
-def _lacking(spec: Spec, known: bool, trees: bool) -> tuple[str, ...]:
+def _lacking(spec: Pieces, known: bool, trees: bool) -> tuple[str, ...]:
     """Why an engine can't run a drafter; empty if it can."""
     if not known:
         return (f"it has no {spec.kind} drafter",)
@@ -192,21 +162,21 @@ def _lacking(spec: Spec, known: bool, trees: bool) -> tuple[str, ...]:
         return ("it verifies chains only, not trees",)
     if spec.is_tree and not spec.options["tree"].isdigit():
         return ("it takes no tree of a given form",)
-    if not spec.argument and spec.kind != "ngram":
+    if not spec.argument and spec.kind in WITH_WEIGHTS:
         return (f"the {spec.kind} drafter lies in {_SHIPPED_IN}: it has no name to give",)
     if spec.options.get("vocab") is not None:
         return (f"it can't draft among {spec.options['vocab']} tokens only (vocab=)",)
     return ()
 
 
-def _head_notes(spec: Spec) -> tuple[str, ...]:
+def _head_notes(spec: Pieces) -> tuple[str, ...]:
     """What to know about a drafter that lies in a folder."""
     if spec.kind not in ("medusa", "eagle", "eagle3") or not _is_path(spec.argument):
         return ()
     return (f"{spec.argument} must have the layout that the engine reads",)
 
 
-def _match_notes(spec: Spec) -> tuple[str, ...]:
+def _match_notes(spec: Pieces) -> tuple[str, ...]:
     if spec.options.get("match") == "first":
         return ()
     return ("it takes the first match: measure ngram,match=first to have the same α",)

@@ -29,7 +29,7 @@ from specbench.analysis.recommending.clusters import (
 from specbench.analysis.recommending.misfit import Misfit, misfit_of
 from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory.acceptance import AcceptanceModel, by_cluster
-from specbench.theory.clusters import Numbers
+from specbench.theory.clusters import Numbers, ratio
 from specbench.theory.reweighted import Reweighted
 
 
@@ -71,7 +71,7 @@ class Tokens:
     def _counted(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
         rounds = [weights @ self.lengths[gamma].sum(axis=1) for gamma in gammas]
         tokens = [weights @ self.emitted[gamma] for gamma in gammas]
-        return _ratio(np.stack(tokens, axis=-1), np.stack(rounds, axis=-1))
+        return ratio(np.stack(tokens, axis=-1), np.stack(rounds, axis=-1))
 
     def _modelled(self, model: Reweighted, gammas: Sequence[int], weights: Numbers) -> Numbers:
         alive = np.cumprod(model.alphas(weights, max(gammas)), axis=-1)
@@ -111,7 +111,7 @@ class GroupSpeed:
     def step_s(self, weights: Numbers) -> Numbers:
         """T1."""
         seconds, steps = np.moveaxis(weights @ self.plain, -1, 0)
-        return _ratio(seconds, steps)
+        return ratio(seconds, steps)
 
     def logs(self, weights: Numbers) -> Numbers:
         """Log speedups: weights [..., clusters] -> [..., gammas]; NaN where they can't tell."""
@@ -177,8 +177,3 @@ def plain_of(key: GroupKey, evidence: Evidence, clusters: Clusters) -> Numbers:
         mask = np.isin(plain.names, names)
         total += clusters.aligned(plain_blocks(key, label), names, sums[mask])
     return total
-
-
-def _ratio(top: Numbers, bottom: Numbers) -> Numbers:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.divide(top, bottom))

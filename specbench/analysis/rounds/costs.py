@@ -19,12 +19,19 @@ import numpy as np
 
 from specbench.analysis.pooling import Raw
 from specbench.analysis.rounds.model import RoundShape
-from specbench.records.steps import Numbers, Steps, counted_steps, integers, numbers, values
-from specbench.theory.clusters import cluster_sums, time_blocks
+from specbench.records.conversations import by_conversation, column, ones, paired
+from specbench.records.steps import (
+    Columns,
+    Numbers,
+    Steps,
+    counted_steps,
+    integers,
+    numbers,
+    row_seconds,
+)
+from specbench.theory.clusters import time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, two_sample_ratio
 from specbench.theory.scatter import Scatter
-
-_PARTS = ("draft_s", "verify_s", "other_s")
 
 
 class Costs:
@@ -100,10 +107,8 @@ class Costs:
         if self._batch_size > 1:
             interval = two_sample_ratio([_blocks(self._steps[gamma])], self._plain_blocks)
         else:
-            own, plain = _by_conversation([self._raw[gamma]], _PARTS, None), self._plain_sums
-            shared = sorted(own.keys() & plain.keys())
-            columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
-            interval = paired_ratio_of_ratios(*columns.T)
+            own = by_conversation([self._raw[gamma]], row_seconds, ones)
+            interval = paired_ratio_of_ratios(*paired(own, self._plain_sums).T)
         return self._widened(interval, np.ones(1))
 
     def _widened(self, interval: Interval | None, seconds: Numbers) -> tuple[float, float] | None:
@@ -121,14 +126,11 @@ class Costs:
     @cached_property
     def _plain_sums(self) -> dict[str, Numbers]:
         """Seconds and steps of plain decoding by conversation."""
-        return _by_conversation(self._baselines, _PARTS, None)
+        return by_conversation(self._baselines, row_seconds, ones)
 
     def _paired(self) -> Interval | None:
-        own = _by_conversation(list(self._raw.values()), ("draft_s",), "draft_levels")
-        plain = self._plain_sums
-        shared = sorted(own.keys() & plain.keys())
-        columns = np.array([(*own[name], *plain[name]) for name in shared]).reshape(-1, 4)
-        return paired_ratio_of_ratios(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
+        own = by_conversation(self._raw.values(), _drafting_s, column("draft_levels"))
+        return paired_ratio_of_ratios(*paired(own, self._plain_sums).T)
 
     @property
     def _plain_blocks(self) -> list[list[Numbers]]:
@@ -137,7 +139,7 @@ class Costs:
 
 def counts_by_conversation(raw: Sequence[Raw]) -> tuple[Numbers, Numbers]:
     """Accepted and evaluated tokens of each conversation, over all cells: two arrays [clusters]."""
-    found = _by_conversation(raw, ("num_accepted",), "num_evaluated")
+    found = by_conversation(raw, column("num_accepted"), column("num_evaluated"))
     sums = np.array(list(found.values())).reshape(-1, 2)
     return sums[:, 0], sums[:, 1]
 
@@ -151,23 +153,6 @@ def _drafting(steps: Steps) -> Steps:
     return steps.where(steps.drafted > 0, steps.all_full)
 
 
-def _by_conversation(
-    raw: Sequence[Raw], numerators: Sequence[str], denominator: str | None
-) -> dict[str, Numbers]:
-    """Sums over each conversation's rounds: of the numerators together, of the denominator.
-
-    Rounds that drafted nothing count only where the denominator is None, which counts rounds.
-    """
-    sums: dict[str, Numbers] = {}
-    for rounds, requests in raw:
-        conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-        owners = integers(rounds, "request")
-        top = np.sum([numbers(rounds, name) for name in numerators], axis=0)
-        bottom = np.ones(owners.size)
-        if denominator is not None:
-            drafted = integers(rounds, "num_drafted") > 0
-            top, bottom = top * drafted, numbers(rounds, denominator) * drafted
-        names, columns = cluster_sums(conversations, top, bottom, owners=owners)
-        for name, pair in zip(names.tolist(), np.column_stack(columns), strict=True):
-            sums[name] = sums.get(name, np.zeros(2)) + pair
-    return sums
+def _drafting_s(rounds: Columns) -> Numbers:
+    """Seconds that each row's draft took, 0 where nothing was drafted."""
+    return numbers(rounds, "draft_s") * (integers(rounds, "num_drafted") > 0)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from specbench.analysis.acceptance.verdict import sample_of
 from specbench.analysis.pooling import Raw
+from specbench.records.conversations import rows_of
 from specbench.records.steps import (
     Columns,
     Numbers,
@@ -23,7 +24,6 @@ from specbench.records.steps import (
     counted_steps,
     integers,
     numbers,
-    values,
 )
 from specbench.theory.acceptance import Sample
 from specbench.theory.clusters import MIN_TIME_BLOCKS
@@ -124,7 +124,7 @@ def evidence_of(
 
 
 def _tokens(gamma: int, rounds: Columns, requests: Columns, batch_size: int) -> TokenSums:
-    names, cluster = _conversations(rounds, requests)
+    names, cluster = rows_of(rounds, requests)
     full = integers(rounds, "active_rows") == batch_size
     counted = full if full.any() else np.ones_like(full)
     emitted = _summed(cluster, numbers(rounds, "num_emitted") * counted, names.size)
@@ -133,7 +133,7 @@ def _tokens(gamma: int, rounds: Columns, requests: Columns, batch_size: int) -> 
 
 
 def _by_conversation(gamma: int, rounds: Columns, requests: Columns) -> RoundTimes:
-    names, cluster = _conversations(rounds, requests)
+    names, cluster = rows_of(rounds, requests)
     parts = [numbers(rounds, name) for name in _TIMES]
     return _times(gamma, names, cluster, integers(rounds, "draft_levels"), parts)
 
@@ -165,15 +165,6 @@ def _lengths(
 ) -> Numbers:
     cells = np.bincount(cluster * (gamma + 1) + levels, minlength=count * (gamma + 1))
     return cells.reshape(count, gamma + 1).astype(np.float64)
-
-
-def _conversations(
-    rounds: Columns, requests: Columns
-) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
-    """The names, and which of them each round belongs to."""
-    conversations = np.asarray(values(requests, "conversation"), dtype=np.str_)
-    names, of_request = np.unique(conversations, return_inverse=True)
-    return names, of_request[integers(rounds, "request")]
 
 
 def _joined(parts: Sequence[RoundTimes]) -> StepTimes:

@@ -44,9 +44,9 @@ def fit_rows(run: RunFit) -> list[dict[str, Any]]:
             "draft_form": group.draft_form,
             "synthetic": group.synthetic,
             "fit_alpha": group.alpha,
-            **_ends("fit_alpha", group.alpha_ci),
+            **two_columns("fit_alpha", group.alpha_ci),
             "fit_c": group.c,
-            **_ends("fit_c", group.c_ci),
+            **two_columns("fit_c", group.c_ci),
             "num_prompts": group.num_prompts,
             "iid_p_value": group.acceptance.test.p_value if group.acceptance else None,
             "acceptance_model": group.acceptance.model.name if group.acceptance else None,
@@ -135,7 +135,7 @@ def flat(fields: dict[str, Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for name, value in fields.items():
         if name.endswith("_ci"):
-            columns |= _ends(name.removesuffix("_ci"), value)
+            columns |= two_columns(name.removesuffix("_ci"), value)
         elif isinstance(value, list):
             columns[name] = json.dumps(value)
         else:
@@ -143,6 +143,9 @@ def flat(fields: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _ends(name: str, interval: tuple[float, float] | list[float] | None) -> dict[str, Any]:
+def two_columns(
+    name: str, interval: tuple[float, float] | list[float] | None
+) -> dict[str, float | None]:
+    """An interval as tables have it: ``name_low`` and ``name_high``."""
     low, high = interval if interval is not None else (None, None)
     return {f"{name}_low": low, f"{name}_high": high}

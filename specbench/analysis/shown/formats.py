@@ -60,9 +60,9 @@ def number(value: float | None, digits: int = 2) -> str:
     return MISSING if value is None else _unsigned_zero(f"{value:.{digits}f}")
 
 
-def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign, unless it rounds to nothing."""
-    return _unsigned_zero(f"{value:+.{digits}f}")
+def signed(value: float) -> str:
+    """A number with its sign and two digits, unless it rounds to nothing."""
+    return _unsigned_zero(f"{value:+.2f}")
 
 
 def percent(value: float | None) -> str:
@@ -73,6 +73,11 @@ def percent(value: float | None) -> str:
 def share(value: float | None, digits: int = 0) -> str:
     """A share of a whole in percent, or a dash where there is none."""
     return MISSING if value is None else f"{value:.{digits}%}"
+
+
+def noise(floor: float | None) -> str:
+    """``±2.1%``: how much the baselines of a block differ, or a dash where that is not known."""
+    return MISSING if floor is None else f"±{share(floor, 1)}"
 
 
 def interval(ends: tuple[float, float], digits: int = 2) -> str:

@@ -41,6 +41,7 @@ import pandas as pd
 from specbench.analysis.fitted import GammaFit, GroupFit, RunFit
 from specbench.analysis.others.published import PAPER, load_published
 from specbench.analysis.rounds.gap import TERMS
+from specbench.analysis.shown.documents import two_columns
 
 _POINT = (
     "gamma",
@@ -112,11 +113,6 @@ def published_frame() -> pd.DataFrame:
     )
 
 
-def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
-
-
 def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, Any]:
     alpha, speedup = point.alpha_ci or (None, None), point.speedup_ci or (None, None)
     cell = group.prediction.at(point.gamma) if group.prediction else None
@@ -130,8 +126,8 @@ def _row(run: RunFit, name: str, group: GroupFit, point: GammaFit) -> dict[str, 
         "synthetic": group.synthetic,
         **{name: getattr(point, name) for name in _POINT},
         "step_s": group.step_s,
-        **_ends("fit_alpha", group.alpha_ci),
-        **_ends("round", point.round_ci),
+        **two_columns("fit_alpha", group.alpha_ci),
+        **two_columns("round", point.round_ci),
         "alpha_low": alpha[0],
         "alpha_high": alpha[1],
         "speedup_low": speedup[0],

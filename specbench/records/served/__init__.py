@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from specbench.records.conversations import few_prompts
 from specbench.records.schema import CellKey
 from specbench.records.served.acceptance import acceptance_fields, rounds_of
 from specbench.records.served.chunks import Chunks, Served
@@ -32,8 +33,6 @@ from specbench.records.served.speed import against_baselines, speed_fields
 from specbench.records.steps import Columns, numbers, values
 
 __all__ = ["Served", "summarize_served"]
-
-_FEW_PROMPTS = 6
 
 
 def summarize_served(
@@ -60,8 +59,7 @@ def summarize_served(
         "num_requests": len(conversations),
         **speed_fields(cell, requests, chunks, server, warnings),
     }
-    if fields["num_prompts"] < _FEW_PROMPTS:
-        warnings.append(f"few prompts: intervals rest on {fields['num_prompts']}")
+    warnings += few_prompts(fields["num_prompts"])
     rounds = chunks.rounds if cell.is_baseline else None
     if not cell.is_baseline:
         counts = Counts(**server["counts"]).or_else(of_requests(_figures(requests)))

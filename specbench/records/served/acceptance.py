@@ -11,6 +11,7 @@ from specbench.records.importing.cells import acceptance, full_length
 from specbench.records.schema import CellKey
 from specbench.records.served.chunks import Chunks
 from specbench.records.served.counts import Counts
+from specbench.records.spec_text import kind_of
 from specbench.theory.clusters import cluster_sums
 from specbench.theory.intervals import Interval, ratio_interval
 
@@ -52,7 +53,7 @@ def acceptance_fields(
     drafts, drafted, accepted = counts.drafts, counts.drafted, counts.accepted
     over_drafts = [count / drafts for count in counts.accepted_at or ()] if drafts else []
     fields = acceptance(cell.gamma, drafts, drafted, accepted, over_drafts)
-    kind = cell.drafter.partition(",")[0].partition(":")[0]
+    kind = kind_of(cell.drafter)
     if kind in CHANGING_DRAFTS or cell.draft_form != "chain":
         fields |= {"alpha": None, "alpha_by_position": None, "num_evaluated": None}
     if fields.get("alpha") is None:

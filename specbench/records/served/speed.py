@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specbench.records.conversations import add, conversations_of, paired
 from specbench.records.schema import CellKey
 from specbench.records.served.chunks import Chunks, Served, Streams
 from specbench.records.served.goodput import goodput_fields
 from specbench.records.steps import Columns, Numbers, integers, numbers, values
-from specbench.theory.clusters import MIN_TIME_BLOCKS, cluster_sums, time_blocks
+from specbench.theory.clusters import MIN_TIME_BLOCKS, time_blocks
 from specbench.theory.intervals import Interval, paired_ratio_of_ratios, product_of_ratios
 
 _PERCENTILES = (50, 90, 99)
@@ -140,24 +141,13 @@ def _groups(requests: Columns, chunks: Chunks, width: int) -> tuple[Numbers, Num
 
 
 def _paired(own: Streams, plain: Sequence[Streams], seed: int) -> Interval | None:
-    mine = _by_conversation([own])
-    theirs = _by_conversation(plain)
-    shared = [name for name in mine if name in theirs]
-    if not shared:
-        return None
-    plain_s, plain_tokens, own_s, own_tokens = np.array(
-        [(*theirs[name], *mine[name]) for name in shared]
-    ).T
+    plain_s, plain_tokens, own_s, own_tokens = paired(_sums(plain), _sums([own])).T
     return paired_ratio_of_ratios(plain_s, plain_tokens, own_s, own_tokens, seed=seed)
 
 
-def _by_conversation(sides: Sequence[Streams]) -> dict[str, tuple[float, float]]:
+def _sums(sides: Sequence[Streams]) -> dict[str, Numbers]:
     """Conversation -> decode seconds and tokens."""
-    names = [name for requests, _ in sides for name in values(requests, "conversation")]
-    found, (seconds, tokens) = cluster_sums(
-        np.asarray(names, dtype=np.str_),
-        np.concatenate([chunks.decode_s for _, chunks in sides]),
-        np.concatenate([chunks.decode_tokens for _, chunks in sides]),
-    )
-    pairs = zip(seconds.tolist(), tokens.tolist(), strict=True)
-    return dict(zip(found.tolist(), pairs, strict=True))
+    sums: dict[str, Numbers] = {}
+    for requests, chunks in sides:
+        add(sums, conversations_of(requests), chunks.decode_s, chunks.decode_tokens)
+    return sums

@@ -9,7 +9,7 @@ from specbench.analysis.recommending import Decision, DrafterAnswer
 from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
 from specbench.analysis.shown.names import counted, gamma_label, with_gamma
 from specbench.errors import SpecbenchError
-from specbench.records.summary import FEW_PROMPTS
+from specbench.records.conversations import FEW_PROMPTS
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Answer, Commands, Field, Paragraph, Part, Rows, Table

@@ -10,8 +10,8 @@ from specbench.analysis.shown.formats import (
     SYNTHETIC_NOTE,
     alpha_mark,
     milliseconds,
+    noise,
     number,
-    share,
 )
 from specbench.report import fields
 from specbench.report.material import Material
@@ -52,7 +52,6 @@ def section(material: Material) -> Sequence[Part]:
 def _row(group: GroupFit, name: str) -> list[Field]:
     known = [point.v for point in group.points if point.v is not None]
     ends = dict.fromkeys(number(end) for end in (min(known), max(known))) if known else [MISSING]
-    floor = share(group.noise_floor, 1)
     return [
         name,
         fields.alpha(group),
@@ -60,7 +59,7 @@ def _row(group: GroupFit, name: str) -> list[Field]:
         "–".join(ends),
         number(group.overhead),
         milliseconds(group.step_s),
-        floor if group.noise_floor is None else f"±{floor}",
+        noise(group.noise_floor),
         str(group.num_prompts or MISSING),
     ]
 

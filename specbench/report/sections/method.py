@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specbench.records.summary import FEW_PROMPTS
+from specbench.records.conversations import FEW_PROMPTS
 from specbench.report.material import Material
 from specbench.report.parts import Facts, Paragraph, Part
 from specbench.theory.clusters import MIN_TIME_BLOCKS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.analysis.fitted import GroupFit
-from specbench.analysis.pooling import DIVERGED
 from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, percent, share
+from specbench.records.schema import DIVERGED
 from specbench.report import fields
 from specbench.report.material import Material
 from specbench.report.parts import Field, Part, Table

@@ -8,10 +8,10 @@ from typing import Any
 
 from specbench.analysis.checking.completeness import incomplete
 from specbench.analysis.checking.notes import run_notes
-from specbench.analysis.pooling import DIVERGED
+from specbench.analysis.shown.formats import noise
 from specbench.analysis.shown.names import counted
 from specbench.errors import SpecbenchError
-from specbench.records.schema import CellRecord
+from specbench.records.schema import DIVERGED, CellRecord
 from specbench.report.material import Material
 from specbench.report.parts import Bullet, Bullets, Paragraph, Part
 
@@ -70,7 +70,7 @@ def _noisy(material: Material) -> list[str]:
     if not floors:
         return []
     ranked = sorted(floors, key=lambda setting: -floors[setting])
-    named = _some(f"{setting} ±{floors[setting]:.1%}" for setting in ranked)
+    named = _some(f"{setting} {noise(floors[setting])}" for setting in ranked)
     return [
         f"noisy baseline: the two of a block differ by more than {_NOISY:.0%}, and a speedup "
         f"inside that is not claimed: {named}"

@@ -7,10 +7,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
+from specbench import registry
 from specbench.analysis.rounds.gap import TERMS
 from specbench.records.schema import Cell
 from specbench.theory import closed_form
+
+
+def draw(name: str, frame: pd.DataFrame) -> Figure:
+    """A figure, by its name."""
+    figure = registry.load("plots", name).draw(frame)
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def draft_form(drafter: str) -> str:

@@ -11,18 +11,13 @@ from specbench import registry
 from specbench.analysis.shown.frame import published_frame
 from specbench.errors import SpecbenchError
 from specbench.plots import base, speedup_vs_alpha, speedup_vs_gamma
+from specbench.records.speedup import within_noise
 from specbench.theory import closed_form
-from tests.unit.plots.frames import points
+from tests.unit.plots.frames import draw, points
 
 TASKS = ("translation", "summarization", "code", "chat")
 DRAFTERS = ("ngram", "model:ORG/A-LONG-NAME", "early-exit:6")
 FIGURES = ("speedup-vs-alpha", "speedup-vs-gamma")
-
-
-def draw(name: str, frame: pd.DataFrame) -> Figure:
-    figure = registry.load("plots", name).draw(frame)
-    assert isinstance(figure, Figure)
-    return figure
 
 
 def texts_of_legend(figure: Figure) -> list[str]:
@@ -130,6 +125,16 @@ def test_gamma_lines_are_the_models() -> None:
         len(line.get_ydata()) == 4 and list(line.get_ydata()) == list(frame["extended"])
         for line in lines
     )
+
+
+def test_the_band_of_noise_is_as_wide_as_what_records_call_noise() -> None:
+    axis = Figure().subplots()
+    base.no_gain_line(axis, 0.25)
+    (band,) = axis.patches
+    low, high = band.get_y(), band.get_y() + band.get_height()
+    assert (low, high) == pytest.approx((0.8, 1.25))
+    assert within_noise(low * 1.001, 0.25)
+    assert not within_noise(low * 0.999, 0.25)
 
 
 def test_names_differ_in_more_than_colour() -> None:

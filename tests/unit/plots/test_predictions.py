@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from specbench import registry
 from specbench.analysis.fit import fit_run
 from specbench.analysis.rounds.gap import TERMS
 from specbench.analysis.shown.frame import points_frame
@@ -18,18 +16,12 @@ from specbench.errors import SpecbenchError
 from specbench.plots import base
 from specbench.records.store import load_run
 from tests.simulate import SimulatedDrafter, simulate_run
-from tests.unit.plots.frames import points
+from tests.unit.plots.frames import draw, points
 
 FIGURES = ("predicted-vs-measured", "gap-decomposition")
 DRAFTERS = ("ngram", "model:ORG/A-LONG-NAME", "early-exit:6")
 TASKS = ("translation", "summarization", "code", "chat")
 TREE = "eagle:/data/heads/small,tree=24"
-
-
-def draw(name: str, frame: pd.DataFrame) -> Figure:
-    figure = registry.load("plots", name).draw(frame)
-    assert isinstance(figure, Figure)
-    return figure
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -11,6 +11,7 @@ from specbench.records.steps import all_steps
 from specbench.records.summary import summarize
 from specbench.records.traffic import disagreement, traffic_fields
 from specbench.theory.traffic import Experts, Traffic
+from tests.forwards import flops, forward
 from tests.unit.records import samples
 
 TARGET = Traffic(
@@ -57,8 +58,8 @@ def rounds(batch_size: int = 2) -> samples.Columns:
 def test_steps_move_what_their_forwards_move():
     steps = all_steps(rounds())
     fields = traffic_fields(steps, steps, COST)
-    verify, plain = TARGET.forward([9, 29], new=4), TARGET.forward([11, 30])
-    drafts = [DRAFTER.forward([9 + step, 29 + step]) for step in range(3)]
+    verify, plain = forward(TARGET, [9, 29], new=4), forward(TARGET, [11, 30])
+    drafts = [forward(DRAFTER, [9 + step, 29 + step]) for step in range(3)]
     moved = verify.total + plain.total + sum(draft.total for draft in drafts)
     assert fields["bandwidth_bytes_per_s"] == pytest.approx(moved / 3.0)
     assert fields["bandwidth_utilization"] == pytest.approx(moved / 3.0 / 8000)
@@ -77,7 +78,7 @@ def test_steps_move_what_their_forwards_move():
 def test_steps_do_what_their_forwards_do():
     steps = all_steps(rounds())
     fields = traffic_fields(steps, steps, COST)
-    operations = TARGET.flops([9, 29], new=4) + TARGET.flops([11, 30])
+    operations = flops(TARGET, [9, 29], new=4) + flops(TARGET, [11, 30])
     assert fields["flops_per_target_forward"] == pytest.approx(operations / 2)
     assert fields["compute_utilization"] == pytest.approx(operations / 3.0 / 1e6)
 
@@ -94,8 +95,8 @@ def test_the_total_is_of_all_steps_and_rates_are_of_full_ones():
     columns = rounds()
     columns["active_rows"] = [2, 2, 1, 1]
     fields = summarize(samples.cell(batch_size=2), columns, samples.batch()[1], cost=COST)
-    full = TARGET.forward([9, 29], new=4).total
-    full += sum(DRAFTER.forward([9 + step, 29 + step]).total for step in range(3))
+    full = forward(TARGET, [9, 29], new=4).total
+    full += sum(forward(DRAFTER, [9 + step, 29 + step]).total for step in range(3))
     assert fields["bandwidth_bytes_per_s"] == pytest.approx(full / 1.5)
     assert fields["traffic"]["total_bytes"] > full
 

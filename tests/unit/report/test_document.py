@@ -11,21 +11,14 @@ import pytest
 from specbench import registry
 from specbench.records.schema import Cell, CellRecord, Manifest
 from specbench.records.store import RunWriter, load_run
-from specbench.report import material
 from specbench.report.document import build
 from tests import pages
 from tests.simulate import SimulatedDrafter, simulate_run
+from tests.unit.report.undrawn import page_of
 
 SECTIONS = [registry.load("sections", name) for name in registry.names("sections")]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;{{ 7 * 7 }}$x^{$"
 NOT_NUMBERS = re.compile(r"\b(nan|inf|None|null|undefined)\b")
-
-
-def page_of(folder: Path) -> pages.Element:
-    """The report without its figures, which take nearly all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(material, "pictures", lambda names, frames: [])
-        return pages.parse(build(load_run(folder)))
 
 
 @pytest.fixture(scope="module")

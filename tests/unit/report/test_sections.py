@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +12,16 @@ from specbench.analysis.fit import fit_run
 from specbench.analysis.fitted import RunFit
 from specbench.analysis.recommending import recommend
 from specbench.analysis.shown.formats import milliseconds, number, percent
-from specbench.records.reading import CELLS, MANIFEST
 from specbench.records.store import load_run
-from specbench.report import material
-from specbench.report.document import build
 from specbench.theory import closed_form
 from tests import pages
+from tests.folders import change_cells, change_manifest
 from tests.simulate import SimulatedDrafter, simulate_run
+from tests.unit.report.undrawn import page_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "results" / "example"
 NGRAM = {"ngram": SimulatedDrafter(0.7, 0.01)}
 SLOW = {"ngram": SimulatedDrafter(0.2, 0.5)}
-
-
-def page_of(folder: Path) -> pages.Element:
-    """The report without its figures, which take nearly all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(material, "pictures", lambda names, frames: [])
-        return pages.parse(build(load_run(folder)))
 
 
 def section(page: pages.Element, name: str) -> str:
@@ -41,19 +31,6 @@ def section(page: pages.Element, name: str) -> str:
 def answer(page: pages.Element) -> tuple[str, str]:
     (told,) = page.all("p", class_="answer")
     return told.all("strong")[0].text, told.all("span")[0].text
-
-
-def change_cells(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Rewrite every cell's line."""
-    lines = [json.loads(line) for line in (folder / CELLS).read_text().splitlines()]
-    for line in lines:
-        change(line)
-    (folder / CELLS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def change_manifest(folder: Path, **changes: Any) -> None:
-    file = folder / MANIFEST
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 @pytest.fixture(scope="module")

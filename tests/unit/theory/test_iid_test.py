@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from specbench.theory.acceptance import Sample, counts_of, totals
+from specbench.theory.acceptance import Sample, totals
 from specbench.theory.iid_test import iid_test, likelihood_ratio
 from tests.acceptance_worlds import (
     beta_prompts,
     beta_rounds,
+    counts_of,
     decaying,
     iid,
     independent_rounds,
+    rejected,
     replayed_text,
 )
 
 GAMMAS = (1, 2, 4, 8)
-
-
-def rejected(samples: Iterable[Sample]) -> float:
-    p_values = [iid_test(sample).p_value for sample in samples]
-    return float(np.mean([p is not None and p <= 0.05 for p in p_values]))
 
 
 def textbook(sample: Sample) -> float:

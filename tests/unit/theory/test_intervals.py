@@ -74,7 +74,7 @@ def test_what_can_not_be_said_is_none() -> None:
     assert paired_ratio_of_ratios([1], [1], [1], [1]) is None
     assert paired_ratio_of_ratios([1, 1], [1, 1], [1, 1], [0, 0]) is None
     assert two_sample_ratio([([1.0] * 7, [1] * 7)], [([1.0] * 9, [1] * 9)]) is None
-    assert product_of_ratios([([1.0] * 7, [1] * 7)], min_units=8) is None
+    assert product_of_ratios([([1.0], [1])]) is None
     assert product_of_ratios([([1, 2], [1, 2]), ([0, 0], [1, 2])]) is None
 
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbench.theory.acceptance import MODELS, PerPosition, Sample, counts_of
+from specbench.theory.acceptance import MODELS, PerPosition, Sample
 from specbench.theory.model_choice import TIE, choose_model, measured_tokens
 from tests.acceptance_worlds import (
     DECAY,
     beta_rounds,
     beta_tokens,
+    counts_of,
     decaying,
     iid,
     independent_rounds,

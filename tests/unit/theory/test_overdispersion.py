@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbench.theory.acceptance import counts_of
 from specbench.theory.overdispersion import overdispersion
 from tests.acceptance_worlds import (
     World,
     beta_prompts,
     beta_rounds,
+    counts_of,
     decaying,
     iid,
     independent_rounds,

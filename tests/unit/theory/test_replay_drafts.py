@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbench.errors import SpecbenchError
-from specbench.theory.replay import drafts_of, replay, replay_drafts
+from specbench.theory.replay import replay_drafts
+from tests.replays import drafts_of, replay
 
 Draft = list[bool]
 
@@ -71,11 +72,11 @@ def test_walking_by_one_chance_and_counting_by_another() -> None:
     assert accepted.tolist() == [[0.4, 0.6]]
 
 
-def test_texts_of_different_lengths_and_ends() -> None:
+def test_texts_of_different_lengths_stay_apart() -> None:
     texts = [table([[True, True], [False, True], [True, False]], 2), table([[False, True]], 2)]
-    together = replay_drafts(texts, 2, [2, 1])
-    for place, (text, end) in enumerate(zip(texts, (2, 1), strict=True)):
-        alone = replay_drafts([text], 2, [end])
+    together = replay_drafts(texts, 2)
+    for place, text in enumerate(texts):
+        alone = replay_drafts([text], 2)
         for ours, theirs in zip(together, alone, strict=True):
             assert ours[place].tolist() == theirs[0].tolist()
 

@@ -7,7 +7,8 @@ import pytest
 
 from specbench.theory.architecture import Architecture
 from specbench.theory.layers import Attention, Latent, Layer, Mixture, Mlp, Stored
-from specbench.theory.traffic import Experts, Traffic, Window, round_bytes
+from specbench.theory.traffic import Experts, Window
+from tests.forwards import flops, forward
 
 
 def llama_8b() -> Architecture:
@@ -57,10 +58,10 @@ def test_dense_with_grouped_queries_by_hand():
     assert weights == 15_009_849_344
     kv = 32 * 2 * 8 * 128 * 2  # layers, K and V, heads, width, bytes
     assert traffic.kv_bytes_per_token == kv == 131_072
-    step = traffic.forward([1000])
+    step = forward(traffic, [1000])
     assert step == (weights, 2 * 4096, 1000 * kv, kv)
     assert step.total == 15_141_060_608
-    verify = traffic.forward([1000, 500], new=5)  # weights once, K/V by each row's own length
+    verify = forward(traffic, [1000, 500], new=5)  # weights once, K/V by each row's own length
     assert verify == (weights, 10 * 2 * 4096, 1500 * kv, 10 * kv)
     assert verify.total == 15_207_849_984
 
@@ -72,14 +73,14 @@ def test_a_mixture_of_experts_by_hand():
     common = 2 * (48 * (16_777_216 + 2_097_152 + 262_144 + 4_352) + 311_164_928 + 2_048)
     experts = 2 * 48 * 128 * 4_718_592
     kv = 48 * 2 * 4 * 128 * 2
-    step = traffic.forward([100])
+    step = forward(traffic, [100])
     assert step == (common + experts * 8 // 128, 2 * 2048, 100 * kv, kv)
     assert step.total == 6_093_668_352
     # ten tokens touch 128 (1 - (15/16)^10) = 60.9 experts of a layer, were routing uniform
-    verify = traffic.forward([100, 100], new=5)
+    verify = forward(traffic, [100, 100], new=5)
     touched = experts * (16**10 - 15**10) / 16**10
     assert verify.weights == pytest.approx(common + touched, abs=1.0)
-    assert traffic.forward([0] * 10_000).weights == pytest.approx(common + experts)
+    assert forward(traffic, [0] * 10_000).weights == pytest.approx(common + experts)
 
 
 def test_an_encoder_decoder_by_hand():
@@ -91,19 +92,9 @@ def test_an_encoder_decoder_by_hand():
     weights = 2 * (24 * layer + 131_596_288 + 4_096 + 2_048)
     assert weights == 11_135_430_656
     kv = 24 * 2 * 64 * 64 * 2
-    step = traffic.forward([10], source=[300])
+    step = forward(traffic, [10], source=[300])
     assert step == (weights, 2 * 4096, 10 * kv + 300 * kv, kv)
     assert step.total == 11_257_729_024
-
-
-def test_a_round_reads_the_drafter_once_per_token_and_the_target_once():
-    target = Traffic(weight_bytes=1000, kv_bytes=4)
-    drafter = Traffic(weight_bytes=100, kv_bytes=2)
-    # verify: 1000 + 4 x (10 + 20) read + 4 x 2 x 4 written
-    assert round_bytes(target, None, [10, 20], gamma=3) == 1000 + 120 + 32
-    # drafts over 30, 32 and 34 cached tokens, two written each
-    drafts = 3 * 100 + 2 * (30 + 32 + 34) + 3 * 4
-    assert round_bytes(target, drafter, [10, 20], gamma=3) == 1152 + drafts
 
 
 def test_a_tied_embedding_is_read_as_output_layer_and_not_looked_up():
@@ -111,7 +102,7 @@ def test_a_tied_embedding_is_read_as_output_layer_and_not_looked_up():
     untied = Architecture(8, 50, (layer,))
     tied = Architecture(8, 50, (layer,), tied=True)
     assert untied.parameters - tied.parameters == 400
-    assert untied.traffic().forward([1]).weights == tied.traffic().forward([1]).weights
+    assert forward(untied.traffic(), [1]).weights == forward(tied.traffic(), [1]).weights
     assert (untied.traffic().lookup_bytes, tied.traffic().lookup_bytes) == (16, 0)
 
 
@@ -120,9 +111,9 @@ def test_a_window_reads_its_last_tokens_only():
     traffic = Architecture(8, 50, (full, near, near)).traffic()
     assert traffic.windows == (Window(8, 2 * 16),)
     # a token sees itself and the 7 before it
-    assert traffic.forward([100]).kv_read == 100 * 16 + 7 * 32
-    assert traffic.forward([5]).kv_read == 5 * 48
-    assert traffic.forward([100], new=3).kv_written == 3 * 48
+    assert forward(traffic, [100]).kv_read == 100 * 16 + 7 * 32
+    assert forward(traffic, [5]).kv_read == 5 * 48
+    assert forward(traffic, [100], new=3).kv_written == 3 * 48
 
 
 def test_latent_attention_caches_one_vector():
@@ -155,7 +146,7 @@ def test_operations_of_a_dense_forward_by_hand():
     multiplied = 32 * 218_103_808 + 525_336_576  # matrices, not norms nor the looked-up embedding
     pair = 32 * 4 * 32 * 128  # per layer and head: a score and a share of the value
     # five tokens see 1001 to 1005 tokens
-    assert traffic.flops([1000], new=5) == 2 * multiplied * 5 + pair * 5015
+    assert flops(traffic, [1000], new=5) == 2 * multiplied * 5 + pair * 5015
 
 
 def test_a_token_is_multiplied_with_its_own_experts_only():

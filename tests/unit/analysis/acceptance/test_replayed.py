@@ -20,8 +20,9 @@ from specbench.records.store import RunWriter, load_run
 from specbench.records.trace_summary import summarize_trace
 from specbench.records.traces import TraceRecord, columns_of, write_trace
 from specbench.theory.acceptance import Counts, Sample
-from specbench.theory.replay import drafts_of, replay_drafts
+from specbench.theory.replay import replay_drafts
 from tests.cost_worlds import World
+from tests.replays import drafts_of
 from tests.simulate import SimulatedDrafter, simulate_run
 
 GAMMAS = (1, 2, 3, 4, 6, 8)

@@ -9,8 +9,9 @@ import pytest
 from specbench.analysis.checking.completeness import incomplete
 from specbench.analysis.fit import fit_run
 from specbench.analysis.recommending import recommend
-from specbench.records.reading import CELLS, MANIFEST
+from specbench.records.reading import CELLS
 from specbench.records.store import load_run
+from tests.folders import change_manifest
 from tests.simulate import SimulatedDrafter, simulate_run
 
 PLAN: dict[str, Any] = {
@@ -30,13 +31,8 @@ def run(tmp_path: Path) -> Path:
     folder = simulate_run(
         tmp_path / "run", drafters, gammas=(2, 4), tasks=("code", "chat"), prompts=8
     )
-    change(folder, config=PLAN)
+    change_manifest(folder, config=PLAN)
     return folder
-
-
-def change(folder: Path, **changes: Any) -> None:
-    file = folder / MANIFEST
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def cut(folder: Path, keep: int, ending: str = "") -> None:
@@ -51,7 +47,7 @@ def test_a_whole_run_says_nothing(run: Path) -> None:
 
 
 def test_a_run_that_has_not_ended_says_so(run: Path) -> None:
-    change(run, finished=None)
+    change_manifest(run, finished=None)
     (note,) = incomplete(load_run(run))
     assert note.startswith("the run has not ended: all numbers are provisional")
     assert note in fit_run(load_run(run)).warnings
@@ -65,12 +61,12 @@ def test_missing_cells_are_counted(run: Path) -> None:
 
 
 def test_what_cannot_exist_is_not_missing(run: Path) -> None:
-    change(run, config={**PLAN, "batch_sizes": [1, 64]}, dropped=[{"cell": "x"}] * 4)
+    change_manifest(run, config={**PLAN, "batch_sizes": [1, 64]}, dropped=[{"cell": "x"}] * 4)
     assert incomplete(load_run(run)) == []
 
 
 def test_a_last_line_that_was_cut_is_told(run: Path) -> None:
-    change(run, config={})  # so that no plan tells it
+    change_manifest(run, config={})  # so that no plan tells it
     cut(run, 7, '{"target": "si')
     (note,) = incomplete(load_run(run))
     assert note.startswith(f"the last line of {CELLS} is cut short")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from specbench.analysis.fit import fit_run
 from specbench.analysis.machine.columns import known_columns
 from specbench.analysis.machine.limits import Limits, limits_of
 from specbench.analysis.machine.measured import machine_of, machine_uses
-from specbench.records.reading import CELLS
 from specbench.records.store import load_run
+from tests.folders import update_cells
 from tests.simulate import STEP_S, SimulatedDrafter, simulate_run
 
 NGRAM = {"ngram": SimulatedDrafter(0.7, 0.02)}
@@ -35,12 +34,6 @@ def limits(folder: Path) -> Limits:
 def simulated(folder: Path, **options: Any) -> Path:
     cost = {**COST, **PEAKS, **options.pop("cost", {})}
     return simulate_run(folder / "run", NGRAM, cost=cost, machine=MACHINE, **OPTIONS, **options)
-
-
-def change_cells(folder: Path, **fields: Any) -> None:
-    """Add fields to every line."""
-    lines = [json.loads(line) for line in (folder / CELLS).read_text().splitlines()]
-    (folder / CELLS).write_text("".join(json.dumps({**line, **fields}) + "\n" for line in lines))
 
 
 def test_no_step_is_faster_than_the_faster_of_copying_and_reading(tmp_path: Path):
@@ -86,7 +79,7 @@ def test_uses_are_medians_over_tasks_of_every_setting(tmp_path: Path):
 
 def test_what_the_device_counted_stands_beside_what_must_move(tmp_path: Path):
     folder = simulated(tmp_path, gammas=(2,))
-    change_cells(
+    update_cells(
         folder,
         counters={"dram_bytes_per_s": 6e10},
         memory={"rows_without_drafter": 100, "rows_with_drafter": 80},
@@ -111,12 +104,12 @@ def test_cells_without_bytes_say_nothing_of_the_machine(tmp_path: Path):
 def test_what_no_cell_recorded_is_named_with_the_reason(tmp_path: Path):
     folder = simulated(tmp_path, gammas=(2,))
     known = {"compute_utilization": 0.1, "memory_peak_bytes": 10**9}
-    change_cells(folder, counters=None, energy_per_token_j=None, memory=None, **known)
+    update_cells(folder, counters=None, energy_per_token_j=None, memory=None, **known)
     found = limits(folder)
     missing = "bandwidth counted by the GPU, rows that fit into memory, energy"
     assert {"counted", "rows", "J/token"}.isdisjoint(known_columns(found.uses))
     assert f"there is no record of {missing}" in found.lacking
-    change_cells(folder, counters={"unavailable": "the run is on the CPU"})
+    update_cells(folder, counters={"unavailable": "the run is on the CPU"})
     assert f"there is no record of {missing} (the run is on the CPU)" in limits(folder).lacking
 
 
@@ -124,7 +117,7 @@ def test_what_some_cell_recorded_is_a_column(tmp_path: Path):
     folder = simulated(tmp_path, gammas=(2,))
     seen = {"dram_bytes_per_s": 4e10}
     rows = {"rows_without_drafter": 9, "rows_with_drafter": 8}
-    change_cells(folder, counters=seen, energy_per_token_j=2.0, memory=rows)
+    update_cells(folder, counters=seen, energy_per_token_j=2.0, memory=rows)
     uses = limits(folder).uses
     columns = known_columns(uses)
     assert [columns[name].text(uses[1]) for name in ("counted", "rows", "J/token")] == [

@@ -75,6 +75,19 @@ def test_a_draft_model() -> None:
     assert warm == {**config, "draft_sample_method": "probabilistic"}
 
 
+def test_drafters_that_only_servers_have() -> None:
+    suffix = serving("suffix", temperature=0.7)["vLLM"]
+    assert vllm_config(suffix) == {"method": "suffix", "num_speculative_tokens": 4}
+    assert suffix.notes[0] == "it needs the package arctic-inference"
+    heads = serving("mtp", temperature=0.7)["vLLM"]
+    assert vllm_config(heads) == {
+        "method": "mtp",
+        "num_speculative_tokens": 4,
+        "draft_sample_method": "probabilistic",
+    }
+    assert serving("mtp")["Hugging Face"].notes == ("it has no mtp drafter",)
+
+
 @pytest.mark.parametrize(("kind", "method"), [("eagle", "EAGLE"), ("eagle3", "EAGLE3")])
 def test_heads(kind: str, method: str) -> None:
     made = serving(f"{kind}:{HEAD}")

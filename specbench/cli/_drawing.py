@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from specbench.errors import SpecbenchError
 from specbench.records.files import disk_errors, write_durably
@@ -37,7 +37,10 @@ Files = dict[str, bytes]
 
 
 class DrawingProcesses:
-    """Draws figures; gets ready when it is made.
+    """Draws figures; gets ready when it is made, and ends its processes when it is left.
+
+    >>> with DrawingProcesses(len(names)) as processes:                         # doctest: +SKIP
+    ...     drawn, impossible = processes.pictures(names, frames, ["png"])
 
     Args:
         count: how many there will be.
@@ -49,15 +52,21 @@ class DrawingProcesses:
         if count > _FEW and processes > 1:
             self._pool = ProcessPoolExecutor(processes, _context(), _leave_interrupts)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
     def pictures(
         self, names: Sequence[str], frames: Mapping[str, pd.DataFrame], formats: Sequence[str]
     ) -> tuple[dict[str, Files], dict[str, SpecbenchError]]:
         """Draw figures by name; those that these frames have nothing for are errors by name."""
         if self._pool is None:
             return _sorted_out({name: _picture(name, frames, formats) for name in names})
-        with self._pool as pool:
-            drawing = {name: pool.submit(_picture, name, frames, formats) for name in names}
-            return _sorted_out({name: drawn.result() for name, drawn in drawing.items()})
+        drawing = {name: self._pool.submit(_picture, name, frames, formats) for name in names}
+        return _sorted_out({name: drawn.result() for name, drawn in drawing.items()})
 
 
 def save(files: Files, folder: Path, name: str) -> list[Path]:

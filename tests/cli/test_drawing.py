@@ -8,9 +8,9 @@ import pytest
 
 from specbench.analysis.fit import fit_run
 from specbench.analysis.shown.frame import points_frame
+from specbench.cli import _drawing
+from specbench.cli._drawing import DrawingProcesses, save
 from specbench.errors import SpecbenchError
-from specbench.plots import _processes
-from specbench.plots._processes import DrawingProcesses, save
 from specbench.records.store import load_run
 from tests.simulate import SimulatedDrafter, simulate_run
 
@@ -22,8 +22,9 @@ def test_two_processes_draw_what_one_draws(tmp_path: Path, monkeypatch: pytest.M
     frames = {"points": points_frame(fit_run(load_run(run)))}
     found = []
     for cores in (1, 2):
-        monkeypatch.setattr(_processes, "_cores", lambda cores=cores: cores)
-        found.append(DrawingProcesses(len(NAMES)).pictures(NAMES, frames, ["svg"]))
+        monkeypatch.setattr(_drawing, "_cores", lambda cores=cores: cores)
+        with DrawingProcesses(len(NAMES)) as processes:
+            found.append(processes.pictures(NAMES, frames, ["svg"]))
     (alone, lacking), (together, lacking_too) = found
     assert alone == together
     assert list(together) == ["speedup-vs-gamma", "speedup-vs-alpha"]
@@ -40,16 +41,16 @@ def test_few_figures_or_one_core_need_no_process(
     count: int, cores: int, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
-    monkeypatch.setattr(_processes, "_cores", lambda: cores)
-    monkeypatch.setattr(_processes, "ProcessPoolExecutor", lambda *a: started.append(a) or Nobody())
-    DrawingProcesses(count)
-    assert bool(started) is expected
+    monkeypatch.setattr(_drawing, "_cores", lambda: cores)
+    monkeypatch.setattr(_drawing, "ProcessPoolExecutor", lambda *a: started.append(a) or Nobody())
+    with DrawingProcesses(count):
+        assert bool(started) is expected
 
 
 class Nobody:
     """A pool that does nothing."""
 
-    def submit(self, *_: object) -> None:
+    def shutdown(self) -> None:
         """Nothing happens."""
 
 
