@@ -36,6 +36,8 @@ from specbench.records.schema import Cell
 from specbench.weights.progress import Progress
 from specbench.weights.quiet import quiet_transformers
 
+FACTS = {"loads_weights": True}
+
 VARIES = (
     "hf-assisted,defaults ends drafts where the drafter is unsure: alpha is of easier tokens than "
     "at a fixed gamma"

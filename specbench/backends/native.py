@@ -40,6 +40,8 @@ from specbench.weights.placement import Placement
 from specbench.weights.progress import Progress
 from specbench.workloads.template import template_of
 
+FACTS = {"loads_weights": True, "shares_prefixes": True}
+
 WARM_UP_TOKENS = 4
 
 

@@ -53,6 +53,8 @@ from specbench.weights.progress import Progress
 from specbench.weights.source import DEFAULT_NAME, ModelSource
 from specbench.weights.tokenizer import load_tokenizer
 
+FACTS = {"reads": ("engine_python", "engine_args", "goodput")}
+
 MODULE = "vllm.entrypoints.openai.api_server"
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 _PLAIN = "plain"

@@ -235,6 +235,19 @@ def test_what_the_environment_or_the_target_lacks_is_named_before_anything_start
     assert not notes(python)
 
 
+@pytest.mark.parametrize("drafter", ["ngram,match=first", "suffix", "mtp", "synthetic:0.8", None])
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_random_weights_have_no_files_for_vllm(
+    specbench: Command, words: list[str], python: Path, drafter: str | None, more: list[str]
+):
+    words[words.index("--target") + 1] = "shape:llama-3.1-8b"
+    at = words.index("--drafter")
+    words[at : at + 2] = ["--drafter", drafter] if drafter else []
+    line = specbench(*words, *more).error_line
+    assert "--backend vllm reads its target from files, and 'shape:llama-3.1-8b' has none" in line
+    assert not notes(python)
+
+
 def test_an_environment_without_vllm_is_named(specbench: Command, words: list[str]):
     assert "there is no vLLM for" in specbench(*words[:-1], sys.executable).error_line
     assert "can't be run" in specbench(*words[:-1], "/no/python").error_line
