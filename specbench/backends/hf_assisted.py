@@ -103,7 +103,8 @@ class HfAssistedBackend(NativeBackend):
                     drafter_name(spec, self.target), **placement(spec)
                 )
                 require_same_vocabulary(self.target, assistant)
-                self._tell(*drafter_notices(self.target, assistant))
+                settings = self._options.chat_template_args
+                self._tell(*drafter_notices(self.target, assistant, settings))
                 assistant.model.generation_config = GenerationConfig()
                 self._assistants[text] = assistant
                 if assistant.provenance:

@@ -104,7 +104,7 @@ class NativeBackend(Backend):
         return super().misfit(prompt_tokens, room)
 
     def check(self, cells: Sequence[Cell]) -> None:
-        host = Host(self.target, self._load_drafter_model)
+        host = Host(self.target, self._load_drafter_model, self._options.chat_template_args)
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             if text not in self._drafters:
                 self._drafters[text] = drafter = build_drafter(text, host)

@@ -8,6 +8,7 @@ ends a draft where the next token would not pay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from torch import Tensor
@@ -40,7 +41,7 @@ class EarlyExitDrafter(StepwiseDrafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         argument = spec.need_argument("K")
-        if not argument.isdecimal() or int(argument) < 1:
+        if not re.fullmatch(r"\d{1,9}", argument) or int(argument) < 1:
             raise SpecbenchError(
                 f"drafter {spec.text!r}: {argument!r} is not a number of layers",
                 "Write early-exit:K with K at least 1 and below the target's layers",

@@ -58,7 +58,6 @@ class ModelDrafter(StepwiseDrafter):
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
         self.weights = weights_of(spec, model.provenance)
-        self.notices = drafter_notices(target, model)
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
@@ -75,7 +74,10 @@ class ModelDrafter(StepwiseDrafter):
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
         name = drafter_name(spec, host.target)
-        return cls(host.load(name, **placement(spec)), host.target, spec)
+        model = host.load(name, **placement(spec))
+        made = cls(model, host.target, spec)
+        made.notices = drafter_notices(host.target, model, host.template_settings)
+        return made
 
     def start(self, session: Session) -> None:
         super().start(session)

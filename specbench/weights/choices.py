@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specbench.errors import SpecbenchError
+from specbench.measure.device import DTYPES
 from specbench.weights.kinds import auto_class
 
 ATTENTIONS = ("auto", "sdpa", "eager")
@@ -55,7 +56,7 @@ def parse_dtype(dtype: str) -> Any:
     short = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
     name = short.get(dtype, dtype).removeprefix("torch.")
     if name not in known:
-        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: auto, {', '.join(known)}")
+        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: {', '.join(DTYPES)}")
     return known[name]
 
 

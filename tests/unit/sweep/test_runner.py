@@ -16,7 +16,7 @@ from specbench.records.store import load_run
 from specbench.sweep import runner
 from specbench.weights.progress import Progress
 from tests.unit.sweep.checks import raising, records
-from tests.unit.sweep.fakes import Sweep
+from tests.unit.sweep.fakes import FakeBackend, Sweep
 
 FIELDS_AGAINST_BASELINES = ("speedup", "speedup_ci", "end_to_end_speedup", "c", "v", "overhead")
 
@@ -270,3 +270,26 @@ def test_how_steps_run_reaches_the_backend(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sweep.backend, "load", noted)
     sweep.run()
     assert (options[0].cuda_graph, options[0].compile) == (False, True)
+
+
+def test_a_run_on_several_engines_is_finished_after_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    engines = {"native": FakeBackend(), "hf-assisted": FakeBackend()}
+    monkeypatch.setattr(runner, "make_backend", engines.__getitem__)
+    sweep = Sweep(tmp_path, backends=list(engines))
+    seen: list[str | None] = []
+
+    def interrupt(cell: Cell) -> None:
+        seen.append(load_run(sweep.config.folder).manifest.finished)
+        raise KeyboardInterrupt
+
+    engines["hf-assisted"].on_generate = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run()
+    assert {cell.backend for cell in load_run(sweep.config.folder).cells} == {"native"}
+    assert seen == [None]
+    assert load_run(sweep.config.folder).manifest.finished is None
+    engines["hf-assisted"].on_generate = lambda cell: None
+    sweep.run()
+    assert load_run(sweep.config.folder).manifest.finished is not None
