@@ -22,7 +22,7 @@ from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._guess import guess, read_text
-from specbench.drafters._shipped import check_shipped, drafter_name, weights_of
+from specbench.drafters._shipped import check_shipped
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Host, Session, Text
@@ -38,6 +38,7 @@ from specbench.sampling.warp import SamplingParams
 from specbench.weights.finding import resolve
 from specbench.weights.methods import check_method, require_package
 from specbench.weights.shapes import is_shape
+from specbench.weights.shipped import drafter_name, weights_of
 
 PLACEMENT = ("dtype", "device", QUANTIZATION)
 """Options of how the model is loaded."""

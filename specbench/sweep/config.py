@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ from specbench.sweep.options import (
 )
 from specbench.weights.methods import check_method
 from specbench.weights.shapes import is_shape
+from specbench.weights.source import DEFAULT_NAME
 
 _NOT_MEASUREMENT = {"drafter_quantization", "engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
@@ -169,7 +171,7 @@ class SweepConfig(BaseModel):
     @property
     def target_name(self) -> str:
         """The target in words; the embedded default has a name too."""
-        name = self.target or self.served_as or "SmolLM2-135M-Instruct"
+        name = self.target or self.served_as or Path(DEFAULT_NAME).name
         return quantised_name(name, self.target_quantization)
 
     @property
@@ -202,11 +204,15 @@ class SweepConfig(BaseModel):
         The same cells in another order are the same sweep: their order inside a block is drawn
         from the seed. Files named as target or task count by name, not by content.
         """
-        values = {
-            name: sorted(value) if isinstance(value, list) else value
-            for name, value in self.measurement().items()
-        }
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        return digest_of(self.measurement())
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of plain JSON values by name, blind to the order of lists."""
+    ordered = {
+        name: sorted(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return hashlib.sha256(json.dumps(ordered, sort_keys=True).encode()).hexdigest()
 
 
 def build(options: dict[str, Any], file: Path | None = None) -> SweepConfig:

@@ -280,15 +280,15 @@ def test_vocabularies_that_cannot_be_cut(tmp_path):
 
 
 def test_no_head_comes_with_other_targets(tmp_path, monkeypatch):
-    from specbench.drafters import _shipped
+    from specbench.weights import shipped
 
-    monkeypatch.setattr(_shipped, "SHIPPED", tmp_path)
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
     assert "no eagle drafter comes with" in refusal("eagle")
     published.write_eagle(tmp_path / "eagle", target())
     answer = refusal("eagle")
     assert "tiny-llama" in answer
-    assert _shipped.DEFAULT_NAME in answer
-    own = LanguageModel(target().model, name=_shipped.DEFAULT_NAME)
+    assert shipped.DEFAULT_NAME in answer
+    own = LanguageModel(target().model, name=shipped.DEFAULT_NAME)
     assert make_drafter(own, "eagle").weight_bytes > 0
 
 
