@@ -180,7 +180,7 @@ def test_speculators_without_the_layers_config(tmp_path):
 )
 def test_what_only_informs_may_have_any_form(tmp_path, informs):
     folder = published.write_speculators(tmp_path, target(), speculators_config=informs, **THREE)
-    make_drafter(target(), f"eagle3:{folder}")
+    assert make_drafter(target(), f"eagle3:{folder}").weight_bytes > 0
 
 
 @pytest.mark.parametrize("layers", [5, "012", {"0": 1}, [0, 1]])
