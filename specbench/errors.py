@@ -9,6 +9,11 @@ traceback.
 from __future__ import annotations
 
 
+def first_line(error: BaseException) -> str:
+    """What a foreign error says in its first line; its type where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 class SpecbenchError(Exception):
     """An expected failure: what is wrong, with the offending value, and the way out.
 

@@ -2,8 +2,9 @@
 
 A file is a plug-in: ``drafters/early_exit.py`` is the drafter ``early-exit``, ``tasks/chat.toml``
 is the task ``chat``, ``_shapes/NAME.toml`` the architecture ``shape:NAME``. Listing reads the
-folder, describing reads the first line of the docstring from the source, and only :func:`load`
-imports, so that ``specbench drafters`` never starts torch.
+folder, describing reads the first line of the docstring from the source, what has to be known
+before a sweep is planned is the literal ``FACTS`` there, and only :func:`load` imports, so that
+``specbench drafters`` never starts torch.
 
 >>> "ngram" in names("drafters")
 True
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import importlib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 from specbench.errors import SpecbenchError
 
@@ -67,6 +70,23 @@ def describe(kind: Kind, name: str) -> str:
             return str(tomllib.load(stream).get(_TOML[kind], ""))
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n")[0]
+
+
+@functools.cache
+def facts(kind: Kind, name: str) -> Mapping[str, Any]:
+    """What a plug-in's module says of itself as ``FACTS = {...}``; no import.
+
+    Returns:
+        the literal, empty where there is none.
+
+    Raises:
+        SpecbenchError: no such plug-in.
+    """
+    for line in ast.parse(path(kind, name).read_text(encoding="utf-8")).body:
+        match line:
+            case ast.Assign(targets=[ast.Name(id="FACTS")], value=value):
+                return dict(ast.literal_eval(value))
+    return {}
 
 
 _SINGULAR: dict[str, str] = {

@@ -4,7 +4,8 @@
 
 * ``fails``: it ends with an error before it is up; ``hangs``: it never is up;
 * ``crashes``: a server that speculates ends while it answers the first measured request;
-* ``slow``: a second between chunks; ``deaf``: it does not hear SIGTERM.
+* ``slow``: a second between chunks, the first of which is noted;
+* ``deaf``: it does not hear SIGTERM.
 
 Every server also starts a worker in a session of its own, and notes all process ids.
 """
@@ -75,6 +76,15 @@ def notes(python: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def answers(python: Path) -> bool:
+    """Whether a slow server has begun to answer."""
+    return _answers(python.parent).exists()
+
+
+def _answers(folder: Path) -> Path:
+    return folder / "answers"
+
+
 def alive(python: Path) -> list[int]:
     """Which of all the noted processes are there."""
     processes = [process for note in notes(python) for process in note["processes"]]
@@ -137,6 +147,7 @@ def _serve(port: int, drafting: dict[str, Any] | None, fault: str) -> None:
     fake.step_s = 0.02  # longer than a busy machine may keep the client waiting
     if fault == "slow":
         fake.step_s = 1.0
+        fake.on_chunk = lambda number: _answers(Path(os.environ["FAKE_NOTES"]).parent).touch()
     if fault == "crashes" and drafting:
         fake.on_chunk = lambda number: os._exit(3) if number == 2 else None
     with fake.serving(port):

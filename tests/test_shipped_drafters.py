@@ -9,12 +9,12 @@ import torch
 from safetensors import safe_open
 
 from specbench import registry
-from specbench.drafters._shipped import SHIPPED
 from specbench.drafters.base import Host, build_drafter
 from specbench.models.target import LanguageModel
 from specbench.sweep.config import build
 from specbench.sweep.defaults import DEFAULT_SWEEP
 from specbench.sweep.grid import plan
+from specbench.weights.shipped import SHIPPED
 from specbench.weights.source import DEFAULT_NAME
 from tests import tiny
 

@@ -20,10 +20,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specbench.backends._vllm_cache import made_in_cache
 from specbench.backends._vllm_export import for_vllm
 from specbench.errors import SpecbenchError
 from specbench.heads.files import Checkpoint, open_checkpoint, tensor_names
-from specbench.weights.embedded import cache_dir
 from specbench.weights.source import ModelSource, weight_files
 
 _BLOCK = re.compile(r"(\d+)\.(\d+)\.linear\.weight")
@@ -59,10 +59,9 @@ def medusa_for_vllm(heads: Checkpoint, target: ModelSource) -> Path:
     Raises:
         SpecbenchError: there are none, or the target's output layer is not found.
     """
-    sha256, of_target = heads.provenance["sha256"], target.provenance["sha256"]
-    folder = cache_dir() / "vllm" / f"{sha256[:16]}-medusa-{of_target[:8]}"
-    if not (folder / "config.json").is_file():  # it is written last
-        folder.mkdir(parents=True, exist_ok=True)
+    of_target = target.provenance["sha256"][:8]
+
+    def write(folder: Path) -> None:
         tensors = {name.removeprefix("medusa_heads."): one for name, one in heads.tensors.items()}
         found = [match for name in tensors if (match := _BLOCK.fullmatch(name))]
         if not found:
@@ -88,7 +87,8 @@ def medusa_for_vllm(heads: Checkpoint, target: ModelSource) -> Path:
             metadata={"format": "pt"},
         )
         (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    return folder
+
+    return made_in_cache(heads.provenance["sha256"], f"medusa-{of_target}", heads.config, write)
 
 
 def refuse_biased_eagle(name: str) -> None:
@@ -113,14 +113,14 @@ def eagle_for_vllm(source: ModelSource) -> Path:
     config = json.loads((source.path / "config.json").read_text(encoding="utf-8"))
     if config.get("architectures"):
         return source.path
-    folder = cache_dir() / "vllm" / f"{source.provenance['sha256'][:16]}-eagle"
-    if not (folder / "config.json").is_file():  # it is written last
-        folder.mkdir(parents=True, exist_ok=True)
+    named = {**config, "architectures": ["LlamaForCausalLM"]}
+
+    def write(folder: Path) -> None:
         for file in weight_files(source.path):
-            shutil.copy(file, folder)
-        config["architectures"] = ["LlamaForCausalLM"]
-        (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    return folder
+            shutil.copyfile(file, folder / file.name)
+        (folder / "config.json").write_text(json.dumps(named, indent=1), encoding="utf-8")
+
+    return made_in_cache(source.provenance["sha256"], "eagle", named, write)
 
 
 def _output_layer(target: ModelSource) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from specbench.weights.embedded import cache_dir
+from specbench.backends._vllm_cache import made_in_cache
 from specbench.weights.source import ModelSource
 
 HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -38,17 +38,17 @@ def for_vllm(source: ModelSource) -> Path:
     wide = next((known for known in HEAD_SIZES if known >= size), size)
     if wide == size or config.get("attention_bias") or config.get("rope_scaling"):
         return source.path
-    folder = cache_dir() / "vllm" / f"{source.provenance['sha256'][:16]}-heads-of-{wide}"
-    if not (folder / "config.json").is_file():  # it is written last
-        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(folder: Path) -> None:
         for other in source.path.glob("*"):
             if other.suffix in (".json", ".jinja") and other.name != "config.json":
-                shutil.copy(other, folder)
+                shutil.copyfile(other, folder / other.name)
         tensors = {name: _widened(name, t, size, wide) for name, t in load_file(file).items()}
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         text = json.dumps(_wide_config(config, size, wide), indent=1)
         (folder / "config.json").write_text(text, encoding="utf-8")
-    return folder
+
+    return made_in_cache(source.provenance["sha256"], f"heads-of-{wide}", config, write)
 
 
 def _widened(name: str, tensor: Tensor, size: int, wide: int) -> Tensor:

@@ -21,7 +21,6 @@ from specbench.backends._hf_loop import Ending, LoopWatch, Trail
 from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.backends.spec import BackendSpec
-from specbench.drafters._shipped import drafter_name, weights_of
 from specbench.drafters.model import placement
 from specbench.drafters.spec import parse_spec
 from specbench.engine.recorder import Recorder
@@ -29,12 +28,15 @@ from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.errors import SpecbenchError
 from specbench.models.prompts import drafter_notices
-from specbench.models.rows import Row, Rows
+from specbench.models.rows import Row, Rows, up_to_stop
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.records.schema import Cell
 from specbench.weights.progress import Progress
 from specbench.weights.quiet import quiet_transformers
+from specbench.weights.shipped import drafter_name, weights_of
+
+FACTS = {"loads_weights": True}
 
 VARIES = (
     "hf-assisted,defaults ends drafts where the drafter is unsure: alpha is of easier tokens than "
@@ -101,7 +103,8 @@ class HfAssistedBackend(NativeBackend):
                     drafter_name(spec, self.target), **placement(spec)
                 )
                 require_same_vocabulary(self.target, assistant)
-                self._tell(*drafter_notices(self.target, assistant))
+                settings = self._options.chat_template_args
+                self._tell(*drafter_notices(self.target, assistant, settings))
                 assistant.model.generation_config = GenerationConfig()
                 self._assistants[text] = assistant
                 if assistant.provenance:
@@ -124,13 +127,17 @@ class HfAssistedBackend(NativeBackend):
         return generation
 
     def cost(self, cell: Cell) -> dict[str, float | None]:
-        own = self._assistants.get(cell.drafter)
-        exits_early = not cell.is_baseline and parse_spec(cell.drafter).kind == "early-exit"
+        weight_bytes: float | None = 0
+        kv_bytes: float | None = 0
+        if (own := self._assistants.get(cell.drafter)) is not None:
+            weight_bytes, kv_bytes = own.weight_bytes, None
+        elif not cell.is_baseline and parse_spec(cell.drafter).kind == "early-exit":
+            weight_bytes = kv_bytes = None
         return {
             "weight_bytes": self.target.weight_bytes,
             "kv_bytes_per_token": None,
-            "drafter_weight_bytes": own.weight_bytes if own else None if exits_early else 0,
-            "drafter_kv_bytes_per_token": 0 if own is None and not exits_early else None,
+            "drafter_weight_bytes": weight_bytes,
+            "drafter_kv_bytes_per_token": kv_bytes,
             "drafter_one_step": False,
         }
 
@@ -219,7 +226,8 @@ class HfAssistedBackend(NativeBackend):
         for step in trail.steps:
             committed = tokens[done : done + step.num_accepted + 1]
             done += len(committed)
-            kept = _cut(committed, limits.max_new_tokens - len(row.output), limits.stop_tokens)
+            room = limits.max_new_tokens - len(row.output)
+            kept = up_to_stop(committed[:room], limits.stop_tokens)
             row.tokens.extend(kept)
             begin, drafted, verified, end = step.marks
             recorder.add(
@@ -244,13 +252,6 @@ class HfAssistedBackend(NativeBackend):
             )
         stopped = row.tokens[-1] in limits.stop_tokens
         recorder.end(index, row, "stop" if stopped else "length")
-
-
-def _cut(tokens: list[int], room: int, stop_tokens: frozenset[int]) -> list[int]:
-    """Tokens up to the length limit and the first stop token."""
-    kept = tokens[:room]
-    stop = next((i for i, token in enumerate(kept) if token in stop_tokens), None)
-    return kept if stop is None else kept[: stop + 1]
 
 
 def _seed(cell: Cell, request: Request) -> int:

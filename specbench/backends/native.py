@@ -40,6 +40,8 @@ from specbench.weights.placement import Placement
 from specbench.weights.progress import Progress
 from specbench.workloads.template import template_of
 
+FACTS = {"loads_weights": True, "shares_prefixes": True}
+
 WARM_UP_TOKENS = 4
 
 
@@ -102,7 +104,7 @@ class NativeBackend(Backend):
         return super().misfit(prompt_tokens, room)
 
     def check(self, cells: Sequence[Cell]) -> None:
-        host = Host(self.target, self._load_drafter_model)
+        host = Host(self.target, self._load_drafter_model, self._options.chat_template_args)
         for text in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
             if text not in self._drafters:
                 self._drafters[text] = drafter = build_drafter(text, host)

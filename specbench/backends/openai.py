@@ -34,6 +34,8 @@ from specbench.serving.server import Server
 from specbench.weights.progress import Progress
 from specbench.weights.tokenizer import load_tokenizer
 
+FACTS = {"runs_already": True, "reads": ("goodput",)}
+
 
 class OpenAIBackend(ServedBackend):
     """Speculation on one server, plain decoding on another."""

@@ -7,38 +7,53 @@ is a word alone, ``kind,word``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from specbench import registry
 from specbench.errors import SpecbenchError
-from specbench.records.spec_text import split_spec
+from specbench.records.spec_text import Spec, split_spec
 
 
 @dataclass(frozen=True)
-class BackendSpec:
-    """A parsed backend; ``text`` is what the user wrote and what records carry.
+class BackendSpec(Spec):
+    """A parsed backend. The value of an option that is a word alone is empty."""
 
-    The value of an option that is a word alone is empty.
-    """
-
-    kind: str
-    argument: str | None = None
-    options: dict[str, str] = field(default_factory=dict)
-    text: str = ""
+    of_a = "backend"
 
     def forbid_argument(self) -> None:
         """Raises SpecbenchError if there is an argument or an option."""
         if self.text != self.kind:
             raise SpecbenchError(f"backend {self.text!r}: nothing may follow", f"Write {self.kind}")
 
-    def allow_options(self, known: Iterable[str]) -> None:
-        """Raises SpecbenchError at the first option that is not in ``known``."""
-        for key in self.options:
-            if key not in known:
-                raise SpecbenchError(
-                    f"backend {self.kind!r} has no option {key!r}", f"Options: {', '.join(known)}"
-                )
+
+@dataclass(frozen=True)
+class Facts:
+    """What a sweep has to know of a kind of backend before one is made: ``FACTS`` in its file.
+
+    Attributes:
+        loads_weights: it is specbench that loads the target's weights, so it can quantise them, and
+            make some for a shape.
+        runs_already: it is a server that drafts with whatever it was started with.
+        shares_prefixes: it can read once what prompts begin with.
+        reads: fields of a sweep that say nothing to most engines.
+    """
+
+    loads_weights: bool = False
+    runs_already: bool = False
+    shares_prefixes: bool = False
+    reads: tuple[str, ...] = ()
+
+
+def facts_of(text: str) -> Facts:
+    """Those of the backend that a user typed; nothing is imported.
+
+    >>> facts_of("vllm,start=60").reads
+    ('engine_python', 'engine_args', 'goodput')
+
+    Raises:
+        SpecbenchError: as :func:`parse_backend`.
+    """
+    return Facts(**registry.facts("backends", parse_backend(text).kind))
 
 
 def parse_backend(text: str) -> BackendSpec:

@@ -38,7 +38,6 @@ from specbench.backends._vllm_options import (
 )
 from specbench.backends.base import EngineOptions
 from specbench.backends.spec import BackendSpec
-from specbench.drafters._shipped import drafter_name, weights_of
 from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.engine.request import Generation, Limits, Request
@@ -50,8 +49,11 @@ from specbench.serving.process import LOOPBACK, ServerProcess, free_port
 from specbench.serving.server import Server
 from specbench.weights.finding import resolve
 from specbench.weights.progress import Progress
+from specbench.weights.shipped import drafter_name, weights_of
 from specbench.weights.source import DEFAULT_NAME, ModelSource
 from specbench.weights.tokenizer import load_tokenizer
+
+FACTS = {"reads": ("engine_python", "engine_args", "goodput")}
 
 MODULE = "vllm.entrypoints.openai.api_server"
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}

@@ -1,8 +1,8 @@
 """The target's output layer as a head uses it: whole, or cut to the most frequent tokens.
 
 A draft step reads little else than this layer, so ``vocab=K`` makes it cheaper in proportion; ids
-that it lacks are never drafted, and q is 0 there. Which tokens are frequent says the file
-``token_ranking.safetensors`` beside the head.
+that it lacks are never drafted, and q is 0 there. The file ``token_ranking.safetensors`` beside the
+head says which tokens are frequent.
 """
 
 from __future__ import annotations

@@ -106,14 +106,15 @@ def read_shape(file: Path) -> Shape:
     paths = _json_paths(file, text) if text.lstrip().startswith("[") else _line_paths(file, text)
     if not paths:
         raise SpecbenchError(f"tree {file} has no paths", "Write one per line, for example 0,1")
-    known = {(), *paths}
-    for index, path in enumerate(paths):
-        if not path or path in paths[:index]:
+    known, before = {(), *paths}, set[NodePath]()
+    for path in paths:
+        if not path or path in before:
             raise SpecbenchError(f"tree {file}: path {list(path)} is empty or given twice")
         if path[:-1] not in known:
             raise SpecbenchError(
                 f"tree {file}: path {list(path)} has no parent", f"Add {list(path[:-1])}"
             )
+        before.add(path)
     return Shape.of(paths)
 
 

@@ -21,7 +21,6 @@ from torch import Tensor
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._guess import guess
 from specbench.drafters._pairs import read_pairs
-from specbench.drafters._shipped import weights_of
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Session, Text
@@ -33,6 +32,7 @@ from specbench.models.extents import sizes
 from specbench.models.target import LanguageModel
 from specbench.models.tree import Tree
 from specbench.sampling.warp import SamplingParams
+from specbench.weights.shipped import weights_of
 
 
 class StateDrafter(StepwiseDrafter):

@@ -104,10 +104,12 @@ class Host:
     Attributes:
         load: a model by name; ``dtype``, ``device`` and ``quantization`` by keyword if they are not
             the target's.
+        template_settings: what the user sets of the target's chat template.
     """
 
     target: LanguageModel
     load: Callable[..., LanguageModel]
+    template_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

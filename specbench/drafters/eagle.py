@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specbench.drafters._output import Output, make_output, num_bytes
-from specbench.drafters._shipped import check_shipped, drafter_name
+from specbench.drafters._shipped import check_shipped
 from specbench.drafters._states import StateDrafter
 from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
@@ -19,6 +19,7 @@ from specbench.heads.checkpoint import LoadedHead, load_eagle
 from specbench.heads.eagle import EagleHead
 from specbench.heads.random_heads import random_eagle
 from specbench.models.target import LanguageModel
+from specbench.weights.shipped import drafter_name
 
 
 class EagleDrafter(StateDrafter):

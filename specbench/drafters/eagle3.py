@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specbench.drafters._output import num_bytes
-from specbench.drafters._shipped import check_shipped, drafter_name
+from specbench.drafters._shipped import check_shipped
 from specbench.drafters._states import StateDrafter
 from specbench.drafters.base import Host
 from specbench.drafters.spec import DrafterSpec
@@ -20,6 +20,7 @@ from specbench.heads.checkpoint import LoadedHead, load_eagle3
 from specbench.heads.eagle3 import Eagle3Head
 from specbench.heads.random_heads import random_eagle3
 from specbench.models.target import LanguageModel
+from specbench.weights.shipped import drafter_name
 
 
 class Eagle3Drafter(StateDrafter):

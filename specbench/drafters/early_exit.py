@@ -41,7 +41,7 @@ class EarlyExitDrafter(StepwiseDrafter):
     def check(cls, spec: DrafterSpec) -> None:
         super().check(spec)
         argument = spec.need_argument("K")
-        if not re.fullmatch("0*[1-9][0-9]{0,8}", argument):
+        if not re.fullmatch(r"\d{1,9}", argument) or int(argument) < 1:
             raise SpecbenchError(
                 f"drafter {spec.text!r}: {argument!r} is not a number of layers",
                 "Write early-exit:K with K at least 1 and below the target's layers",

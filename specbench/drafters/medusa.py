@@ -19,7 +19,7 @@ from specbench.drafters._chain import draft_chain
 from specbench.drafters._guess import guess
 from specbench.drafters._output import Output, make_output, num_bytes
 from specbench.drafters._shapes import draft_shape, no_shape, shape_of
-from specbench.drafters._shipped import check_shipped, drafter_name, shipped, weights_of
+from specbench.drafters._shipped import check_shipped
 from specbench.drafters._tree import CHAIN
 from specbench.drafters.base import Draft, Drafter, Guess, Host, Session, Text
 from specbench.drafters.spec import DrafterSpec
@@ -31,6 +31,7 @@ from specbench.measure.transfer import to_device
 from specbench.models.capture import StepShape
 from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
+from specbench.weights.shipped import drafter_name, shipped, weights_of
 
 
 class MedusaDrafter(Drafter):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from specbench.drafters._chain import draft_chain
 from specbench.drafters._guess import guess, read_text
-from specbench.drafters._shipped import check_shipped, drafter_name, weights_of
+from specbench.drafters._shipped import check_shipped
 from specbench.drafters._stepwise import StepwiseDrafter
 from specbench.drafters._tree import Place, draft_tree
 from specbench.drafters.base import Draft, Guess, Host, Session, Text
@@ -38,6 +38,7 @@ from specbench.sampling.warp import SamplingParams
 from specbench.weights.finding import resolve
 from specbench.weights.methods import check_method, require_package
 from specbench.weights.shapes import is_shape
+from specbench.weights.shipped import drafter_name, weights_of
 
 PLACEMENT = ("dtype", "device", QUANTIZATION)
 """Options of how the model is loaded."""
@@ -58,7 +59,6 @@ class ModelDrafter(StepwiseDrafter):
         super().__init__(spec, model.weight_bytes / target.weight_bytes)
         self.model = model
         self.weights = weights_of(spec, model.provenance)
-        self.notices = drafter_notices(target, model)
         self._last_id = model.vocab_size - 1
         self.vocab_size = target.vocab_size
         self.weight_bytes = model.weight_bytes
@@ -75,7 +75,10 @@ class ModelDrafter(StepwiseDrafter):
     @classmethod
     def build(cls, spec: DrafterSpec, host: Host) -> ModelDrafter:
         name = drafter_name(spec, host.target)
-        return cls(host.load(name, **placement(spec)), host.target, spec)
+        model = host.load(name, **placement(spec))
+        made = cls(model, host.target, spec)
+        made.notices = drafter_notices(host.target, model, host.template_settings)
+        return made
 
     def start(self, session: Session) -> None:
         super().start(session)

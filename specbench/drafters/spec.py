@@ -12,15 +12,13 @@ True
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from specbench import registry
 from specbench.errors import SpecbenchError
-from specbench.records.spec_text import split_spec
+from specbench.records.spec_text import Spec, split_spec
 
 SERVER_KINDS = frozenset({"mtp", "suffix"})
 """Drafters that only servers have: heads inside the target, and matches in a suffix tree."""
@@ -35,13 +33,10 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class DrafterSpec:
-    """A parsed SPEC; ``text`` is what the user wrote and what records carry."""
+class DrafterSpec(Spec):
+    """A parsed SPEC."""
 
-    kind: str
-    argument: str | None
-    options: dict[str, str] = field(default_factory=dict)
-    text: str = ""
+    of_a = "drafter"
 
     @property
     def has_random_weights(self) -> bool:
@@ -57,23 +52,6 @@ class DrafterSpec:
         if not self.argument:
             raise SpecbenchError(f"drafter {self.text!r} needs {what}", f"Write {self.kind}:{what}")
         return self.argument
-
-    def forbid_argument(self) -> None:
-        """Raises SpecbenchError if an argument was given."""
-        if self.argument is not None:
-            raise SpecbenchError(f"drafter {self.kind!r} takes no argument, got {self.argument!r}")
-
-    def allow_options(self, known: Iterable[str]) -> None:
-        """Raises SpecbenchError at the first option that is not in ``known``."""
-        known = sorted(known)
-        for key in self.options:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"Did you mean {close[0]!r}? " if close else ""
-                options = ", ".join(known) or "none"
-                raise SpecbenchError(
-                    f"drafter {self.kind!r} has no option {key!r}", f"{hint}Options: {options}"
-                )
 
     def integer(self, key: str, default: int, minimum: int = 1) -> int:
         """An option as a whole number of at least ``minimum``."""

@@ -24,6 +24,7 @@ from specbench.drafters.base import Draft, Drafter, Host, Session, build_drafter
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.measure.transfer import to_device
+from specbench.models.rows import up_to_stop
 from specbench.records.spec_text import draft_form
 from specbench.sampling.rng import keyed_uniforms
 from specbench.weights.shapes import is_shape
@@ -60,6 +61,7 @@ class SyntheticDrafter(Drafter):
         self.shared_layers = cost.shared_layers if cost else 0
         self.one_step = cost.one_step if cost else False
         self.needs_hidden_layers = cost.needs_hidden_layers if cost else ()
+        # its notices are of what lowers alpha, which is set here
 
     @classmethod
     def check(cls, spec: DrafterSpec) -> None:
@@ -137,7 +139,7 @@ class SyntheticDrafter(Drafter):
     def propose(self, gamma: int) -> Draft:
         replays = [self._next_recorded(slot, gamma + 1) for slot in range(len(self.rows))]
         drafts = [
-            self._corrupt(slot, self._until_stop(replay[:gamma]))
+            self._corrupt(slot, up_to_stop(replay[:gamma], self.stop_tokens))  # nothing after it
             for slot, replay in enumerate(replays)
         ]
         width = max(len(draft) for draft in drafts)
@@ -171,11 +173,6 @@ class SyntheticDrafter(Drafter):
             self._derailed.add(row.prompt_id)
             return []
         return row.reference[done : done + count]
-
-    def _until_stop(self, ahead: list[int]) -> list[int]:
-        """Up to and including a stop token: nothing after it is drafted."""
-        stop = next((i for i, token in enumerate(ahead) if token in self.stop_tokens), None)
-        return ahead if stop is None else ahead[: stop + 1]
 
     def _corrupt(self, slot: int, recorded: list[int]) -> list[int]:
         done = len(self.rows[slot].output)

@@ -21,7 +21,7 @@ from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.measure.clock import Clock
 from specbench.measure.watch import UNWATCHED, Watch
-from specbench.models.rows import Row
+from specbench.models.rows import Row, up_to_stop
 from specbench.models.target import Prefill
 
 
@@ -139,11 +139,7 @@ def _commit(row: Row, tokens: list[int], limits: Limits) -> int:
     if not row.active:
         return 0
     room = limits.max_new_tokens - len(row.output)
-    kept = tokens[:room]
-    for index, token in enumerate(kept):
-        if token in limits.stop_tokens:
-            kept = kept[: index + 1]
-            break
+    kept = up_to_stop(tokens[:room], limits.stop_tokens)
     row.tokens.extend(kept)
     return len(kept)
 

@@ -22,14 +22,18 @@ def prefill_all(
     caches: Caches | None = None,
     prefix: SharedPrefix | None = None,
 ) -> dict[str, Prefill]:
-    """Prefill every request alone; returns what was read by prompt id.
+    """Prefill every request alone.
 
     A prompt that is asked several times is read once.
 
     Args:
         hidden_layers: whose states to keep for drafters, as in :meth:`LanguageModel.forward`.
         caches: to read into; without, every prompt gets a cache of its own length.
-        prefix: what all prompts begin with, which is not read again.
+        prefix: what all prompts begin with, which is not read again. It was read with layers and a
+            cache of its own, so with one ``hidden_layers`` and ``caches`` count for nothing.
+
+    Returns:
+        by prompt id; ``logits`` [V] of the last token, ``hidden`` [P, H] per layer.
     """
     caches = caches or Caches()
     prefills: dict[str, Prefill] = {}

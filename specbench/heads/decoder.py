@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import (
     LlamaMLP,
     LlamaRMSNorm,
@@ -18,6 +19,35 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from specbench.models.cache import RowCache
+from specbench.models.target import LanguageModel
+
+
+def layer_config(target: LanguageModel, **changes: Any) -> LlamaConfig:
+    """The config of one Llama layer of the target's width, turning as fast as the target's.
+
+    Args:
+        target: any architecture; heads and MLP width are taken over where the config names them.
+        changes: fields to set.
+    """
+    config = target.config
+    heads = config.num_attention_heads
+    rope = getattr(config, "rope_parameters", None) or {}
+    fields = {
+        "vocab_size": target.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+        "num_hidden_layers": 1,
+        "num_attention_heads": heads,
+        "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
+        "max_position_embeddings": getattr(config, "max_position_embeddings", target.context_limit),
+        "rms_norm_eps": getattr(config, "rms_norm_eps", 1e-5),
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": rope.get("rope_theta") or 10_000.0,
+        },
+        "tie_word_embeddings": False,
+    }
+    return LlamaConfig(**(fields | changes))
 
 
 class Attention(nn.Module):

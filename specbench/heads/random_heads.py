@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 
 from specbench.heads.checkpoint import Head, LoadedHead
+from specbench.heads.decoder import layer_config
 from specbench.heads.eagle import EagleHead
 from specbench.heads.eagle3 import Eagle3Head, usual_layers
 from specbench.heads.files import Checkpoint
@@ -124,16 +125,7 @@ def _made(make: Callable[[], Head], target: LanguageModel, name: str) -> Head:
 
 
 def _layer_config(target: LanguageModel) -> LlamaConfig:
-    """A decoder layer like the target's own."""
+    """A decoder layer like the target's own, with heads of its size."""
     own = target.config
-    heads = own.num_attention_heads
-    return LlamaConfig(
-        hidden_size=own.hidden_size,
-        intermediate_size=getattr(own, "intermediate_size", None) or 4 * own.hidden_size,
-        num_attention_heads=heads,
-        num_key_value_heads=getattr(own, "num_key_value_heads", None) or heads,
-        head_dim=getattr(own, "head_dim", None) or own.hidden_size // heads,
-        max_position_embeddings=target.context_limit,
-        vocab_size=target.vocab_size,
-        num_hidden_layers=1,
-    )
+    head_dim = getattr(own, "head_dim", None) or own.hidden_size // own.num_attention_heads
+    return layer_config(target, head_dim=head_dim, max_position_embeddings=target.context_limit)

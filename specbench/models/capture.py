@@ -28,6 +28,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from specbench.errors import first_line
+
 Function = Callable[..., Sequence[Tensor]]
 """What a step computes: for inputs of the same shapes, outputs of the same shapes."""
 
@@ -120,7 +122,7 @@ class Capturing:
 
     def give_up(self, shape: StepShape, error: Exception) -> None:
         """Let a model's steps run as they are from now on."""
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = first_line(error)
         self.eager[shape.model] = f"{shape}: {reason}"
         self._notify(f"{shape.model} runs without captured steps ({shape}: {reason})")
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from specbench.errors import SpecbenchError
+from specbench.errors import SpecbenchError, first_line
 
 _MOST_SHAPES = 256
 """Shapes that one model may be compiled for; beyond, torch would silently run it as it is."""
@@ -37,7 +37,7 @@ def require_compiler(device: torch.device) -> None:
     try:
         torch.compile(torch.add)(torch.ones(2, device=device), 1)
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise SpecbenchError(
             f"--compile does not work on {device}: {reason}",
             "Leave out --compile; it needs a C++ compiler, on a GPU also triton",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specbench.models.target import LanguageModel
-from specbench.workloads.template import ChatTemplate, other_template, turn_end
+from specbench.workloads.template import ChatTemplate, Settings, other_template, turn_end
 
 _UNLIKE = {
     "another": "puts conversations in another form than target {target}: it reads prompts of a kind"
@@ -30,11 +30,17 @@ def prompt_notices(target: LanguageModel, template: ChatTemplate | None) -> tupl
     return tuple(told)
 
 
-def drafter_notices(target: LanguageModel, drafter: LanguageModel) -> tuple[str, ...]:
-    """What lowers the alpha of a draft model: prompts in a form that is not its own."""
+def drafter_notices(
+    target: LanguageModel, drafter: LanguageModel, settings: Settings
+) -> tuple[str, ...]:
+    """What lowers the alpha of a draft model: prompts in a form that is not its own.
+
+    Args:
+        settings: what the user sets of the chat template, which is part of that form.
+    """
     if target.tokenizer is None or drafter.tokenizer is None:
         return ()
-    difference = other_template(target.tokenizer, drafter.tokenizer)
+    difference = other_template(target.tokenizer, drafter.tokenizer, settings)
     if difference is None:
         return ()
     return (f"drafter {drafter.name} {_UNLIKE[difference].format(target=target.name)}",)

@@ -8,6 +8,7 @@ place. An empty slot holds two padding tokens so that shapes stay fixed.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +16,16 @@ from torch import Tensor
 
 from specbench.measure.transfer import to_device
 from specbench.sampling.rng import Uniforms
+
+
+def up_to_stop(tokens: list[int], stop_tokens: Set[int]) -> list[int]:
+    """Tokens up to the first that is a stop token, that one included; all if none is.
+
+    >>> up_to_stop([5, 2, 7], {2})
+    [5, 2]
+    """
+    stop = next((index for index, token in enumerate(tokens) if token in stop_tokens), None)
+    return tokens if stop is None else tokens[: stop + 1]
 
 
 @dataclass

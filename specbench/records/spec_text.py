@@ -1,4 +1,4 @@
-"""How the text of a drafter is cut into pieces: ``kind[:argument][,key=value]...``.
+"""How the text of a drafter or a backend is cut into pieces: ``kind[:argument][,key=value]...``.
 
 >>> split_spec("model:ORG/NAME,tree=8,topk=2")
 ('model:ORG/NAME', [('tree', '8'), ('topk', '2')])
@@ -10,14 +10,51 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
+
+from specbench.errors import SpecbenchError
 
 _OPTION = re.compile(r",(?=[a-z_]+=)")
 
 DraftForm = Literal["chain", "tree", "adaptive"]
 """What a draft of gamma is: so many tokens, a tree of so many levels, or a chain of at most so
 many tokens that ends where the next one would not pay."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A parsed text; ``text`` is what the user wrote and what records carry."""
+
+    of_a: ClassVar[str]
+    """What messages call it: drafter, backend."""
+
+    kind: str
+    argument: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+
+    def forbid_argument(self) -> None:
+        """Raises SpecbenchError if an argument was given."""
+        if self.argument is not None:
+            raise SpecbenchError(
+                f"{self.of_a} {self.kind!r} takes no argument, got {self.argument!r}"
+            )
+
+    def allow_options(self, known: Iterable[str]) -> None:
+        """Raises SpecbenchError at the first option that is not in ``known``."""
+        known = sorted(known)
+        for key in self.options:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"Did you mean {close[0]!r}? " if close else ""
+                options = ", ".join(known) or "none"
+                raise SpecbenchError(
+                    f"{self.of_a} {self.kind!r} has no option {key!r}", f"{hint}Options: {options}"
+                )
 
 
 def split_spec(text: str) -> tuple[str, list[tuple[str, str]]]:

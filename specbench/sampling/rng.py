@@ -65,7 +65,7 @@ class Uniforms:
             stream: what they are for.
             positions: [B] of the first one.
             width: how many per row.
-            sibling: for the how manieth child of a node; 0 is the stream itself.
+            sibling: which child of a node they are for; the first, 0, has the stream itself.
         """
         rows = self._table(f"{stream}/{sibling}" if sibling else stream)
         chosen = [row[start : start + width] for row, start in zip(rows, positions, strict=True)]

@@ -15,12 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from specbench.backends.spec import parse_backend
+from specbench import registry
+from specbench.backends.spec import facts_of
 from specbench.drafters.spec import QUANTIZATION, quantised
 from specbench.errors import SpecbenchError
 from specbench.records.spec_text import quantised_name
@@ -36,8 +38,7 @@ from specbench.sweep.options import (
 )
 from specbench.weights.methods import check_method
 from specbench.weights.shapes import is_shape
-
-_LOADING_BACKENDS = ("native", "hf-assisted")
+from specbench.weights.source import DEFAULT_NAME
 
 _NOT_MEASUREMENT = {"drafter_quantization", "engine_python", "out", "resume", "retry_failed"}
 _CAME_LATER: dict[str, Any] = {
@@ -47,12 +48,8 @@ _CAME_LATER: dict[str, Any] = {
 }
 """Fields and their defaults, which older versions did not have."""
 
-_FOR_ENGINES = {
-    "engine_python": ("vllm",),
-    "engine_args": ("vllm",),
-    "goodput": ("vllm", "openai"),
-}
-"""Fields that say nothing to other engines than these."""
+_FOR_ENGINES = ("engine_python", "engine_args", "goodput")
+"""Fields that say nothing to engines that do not name them among what they read."""
 
 
 class SweepConfig(BaseModel):
@@ -115,11 +112,24 @@ class SweepConfig(BaseModel):
         """Servers load weights themselves."""
         method = self.target_quantization or self.drafter_quantization
         for backend in self.backends:
-            if method is not None and parse_backend(backend).kind not in _LOADING_BACKENDS:
+            if method is not None and not facts_of(backend).loads_weights:
                 raise SpecbenchError(
                     f"quantization {method!r} is for weights that specbench loads, and {backend}"
                     " loads its own",
                     "Name a checkpoint that is quantised, or use the server's own options",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _shapes_have_no_files(self) -> Self:
+        """Random weights are made while a model is loaded here."""
+        for backend in self.backends:
+            facts = facts_of(backend)
+            if is_shape(self.target) and not (facts.loads_weights or facts.runs_already):
+                raise SpecbenchError(
+                    f"--backend {backend} reads its target from files, and {self.target!r} has"
+                    " none: its weights are random",
+                    "Measure it with --backend native",
                 )
         return self
 
@@ -136,7 +146,7 @@ class SweepConfig(BaseModel):
     @model_validator(mode="after")
     def _prefixes_are_shared_here(self) -> Self:
         """Servers share prefixes as they do; every request is made to look like a new one."""
-        others = [name for name in self.backends if name != "native"]
+        others = [text for text in self.backends if not facts_of(text).shares_prefixes]
         if self.share_prefix and others:
             raise SpecbenchError(
                 f"--share-prefix is not usable with --backend {others[0]}",
@@ -147,10 +157,11 @@ class SweepConfig(BaseModel):
     @model_validator(mode="after")
     def _no_option_without_its_engine(self) -> Self:
         """What no engine would read was meant for one that is not there."""
-        kinds = {parse_backend(text).kind for text in self.backends}
-        for field, engines in _FOR_ENGINES.items():
-            if getattr(self, field) is not None and not kinds & set(engines):
-                needed = " or ".join(engines)
+        read = {field for text in self.backends for field in facts_of(text).reads}
+        for field in _FOR_ENGINES:
+            if getattr(self, field) is not None and field not in read:
+                every = registry.names("backends")
+                needed = " or ".join(kind for kind in every if field in facts_of(kind).reads)
                 raise SpecbenchError(
                     f"{FIELD_OPTIONS[field]} says nothing to --backend {', '.join(self.backends)}",
                     f"Leave it out, or measure with --backend {needed}",
@@ -160,7 +171,7 @@ class SweepConfig(BaseModel):
     @property
     def target_name(self) -> str:
         """The target in words; the embedded default has a name too."""
-        name = self.target or self.served_as or "SmolLM2-135M-Instruct"
+        name = self.target or self.served_as or Path(DEFAULT_NAME).name
         return quantised_name(name, self.target_quantization)
 
     @property
@@ -193,11 +204,15 @@ class SweepConfig(BaseModel):
         The same cells in another order are the same sweep: their order inside a block is drawn
         from the seed. Files named as target or task count by name, not by content.
         """
-        values = {
-            name: sorted(value) if isinstance(value, list) else value
-            for name, value in self.measurement().items()
-        }
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        return digest_of(self.measurement())
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of plain JSON values by name, blind to the order of lists."""
+    ordered = {
+        name: sorted(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return hashlib.sha256(json.dumps(ordered, sort_keys=True).encode()).hexdigest()
 
 
 def build(options: dict[str, Any], file: Path | None = None) -> SweepConfig:
@@ -241,4 +256,4 @@ def _served(values: dict[str, Any]) -> bool:
     """Whether a server drafts with whatever it was started with."""
     backends = values.get("backends", ())
     texts = backends if isinstance(backends, list | tuple) else (backends,)
-    return any(str(text).startswith("openai:") for text in texts)
+    return any(isinstance(text, str) and facts_of(text).runs_already for text in texts)

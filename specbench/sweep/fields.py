@@ -33,11 +33,10 @@ from specbench.sweep.options import (
     whole_number,
     wrong,
 )
-from specbench.weights.choices import ATTENTIONS
+from specbench.weights.choices import ATTENTIONS, SHORT_DTYPES
 from specbench.weights.methods import check_method
 
 PROMPT_SOURCES = ("auto", "hub", "package", "offline")
-_DTYPE_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _LARGEST_SEED = 2**63 - 1
 
 Reader = Callable[[Any, str], Any]
@@ -98,7 +97,7 @@ def _device(value: Any, field: str) -> str:
 def _one_of(*choices: str) -> BeforeValidator:
     def read(value: Any, field: str) -> str:
         text = plain_text(value, field)
-        text = _DTYPE_ALIASES.get(text, text)
+        text = SHORT_DTYPES.get(text, text)
         if text not in choices:
             raise wrong(field, value, "one of " + ", ".join(choices))
         return text
@@ -146,9 +145,6 @@ def _method(value: Any, field: str) -> str:
 Text = Annotated[str | None, _read_or_none(plain_text)]
 Switch = Annotated[bool, _read(_switch)]
 Count = Annotated[int, _read(lambda value, field: whole_number(value, field, 1))]
-CountOrNone = Annotated[
-    int | None, _read_or_none(lambda value, field: whole_number(value, field, 1))
-]
 Counts = Annotated[list[int], _read(_counts)]
 CountsOrNone = Annotated[list[int] | None, _read_or_none(_counts)]
 Threads = Annotated[int | None, _read_or_none(_threads)]

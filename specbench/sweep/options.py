@@ -20,8 +20,7 @@ from specbench import registry
 from specbench.backends.spec import parse_backend
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
-
-_PROMPT_FILES = {".jsonl", ".json", ".toml", ".txt"}
+from specbench.workloads.load import means_file
 
 _Item = TypeVar("_Item")
 
@@ -177,7 +176,7 @@ def a_task(value: Any) -> str:
     """A task's name, or a prompt file that is there."""
     name = plain_text(value, "tasks")
     path = Path(name).expanduser()
-    if path.suffix in _PROMPT_FILES or len(path.parts) > 1:
+    if means_file(path):
         if not path.is_file():
             raise SpecbenchError(
                 f"no prompt file {name!r}", "Give a .jsonl file or a name from specbench tasks"

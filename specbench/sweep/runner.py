@@ -81,6 +81,9 @@ def run(config: SweepConfig, report: Reporter) -> Path:
                 while notices:  # once, and when nothing is left that could be refused
                     report.message(notices.pop(0))
                 _measure(config, grid, cells, put, backend, writer, report)
+                if name == config.backends[-1]:
+                    writer.manifest.finished = provenance.utc_now()
+                    writer.write_manifest()
         finally:
             backend.close()
     report.finished(config.folder)
@@ -128,7 +131,6 @@ def _measure(
             writer.manifest.captured = backend.captured
             writer.write_manifest()
     writer.manifest.servers = {**writer.manifest.servers, **backend.server_facts}
-    writer.manifest.finished = provenance.utc_now()
     writer.write_manifest()
 
 

@@ -7,8 +7,6 @@ finds the text where it is.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from specbench.measure import device as machine
 from specbench.records import provenance
 from specbench.records.reading import Run
 from specbench.records.schema import BASELINE_DRAFTER, Cell, CellRecord, Manifest
-from specbench.sweep.config import SweepConfig
+from specbench.sweep.config import SweepConfig, digest_of
 from specbench.workloads.prompt import Workload
 
 _NOT_TEXT = {"drafters", "gammas", "batch_sizes", "repeats", "backends"}
@@ -30,7 +28,7 @@ def text_folder(config: SweepConfig) -> Path:
     if config.out is not None:
         return config.out
     short = config.folder.name.rpartition("-")[0]
-    return Path("results") / f"{short}-alpha-{_digest(_measurement(config))[:8]}"
+    return Path("results") / f"{short}-alpha-{digest_of(_measurement(config))[:8]}"
 
 
 def text_manifest(config: SweepConfig, tasks: Sequence[dict[str, Any]]) -> Manifest:
@@ -44,7 +42,7 @@ def text_manifest(config: SweepConfig, tasks: Sequence[dict[str, Any]]) -> Manif
     return Manifest(
         name=config.folder.name,
         config=values,
-        config_hash=_digest(values),
+        config_hash=digest_of(values),
         seed=config.seed,
         tasks=list(tasks),
     )
@@ -122,11 +120,3 @@ def _measurement(config: SweepConfig) -> dict[str, Any]:
     """What decides the text, as plain JSON values."""
     values = {name: value for name, value in config.measurement().items() if name not in _NOT_TEXT}
     return values | {"text_only": True}
-
-
-def _digest(values: dict[str, Any]) -> str:
-    """Blind to the order of lists, as :meth:`SweepConfig.digest`."""
-    ordered = {
-        name: sorted(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    return hashlib.sha256(json.dumps(ordered, sort_keys=True).encode()).hexdigest()

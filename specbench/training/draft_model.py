@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from specbench.errors import SpecbenchError
+from specbench.heads.decoder import layer_config
 from specbench.models.support import require_rollback
 from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.training.batches import Batch
-from specbench.training.head_files import layer_config
 from specbench.training.output_layer import require_plain_head
 from specbench.training.trainee import Acceptance, Guess, Trainee
 from specbench.weights.loading import load_causal_lm

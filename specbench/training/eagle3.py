@@ -12,24 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from specbench.heads.checkpoint import load_eagle3
-from specbench.heads.eagle3 import Eagle3Head
+from specbench.heads.decoder import layer_config
+from specbench.heads.eagle3 import Eagle3Head, usual_layers
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
-from specbench.training.head_files import layer_config, require_no_embedding, save_head
+from specbench.training.head_files import require_no_embedding, save_head
 from specbench.training.unrolled import UnrolledTrainee
 
 
 def feature_layers(num_layers: int) -> tuple[int, int, int]:
-    """The layers whose entering states are read: 2, n // 2 and n - 3.
+    """The layers whose entering states are read: the usual ones, as far as there are such.
 
     In a target of fewer than six layers some of the three coincide.
 
     >>> feature_layers(30), feature_layers(2)
     ((2, 15, 27), (2, 1, 1))
     """
-    early, middle, late = (
-        min(max(layer, 1), num_layers) for layer in (2, num_layers // 2, num_layers - 3)
-    )
+    early, middle, late = (min(max(layer, 1), num_layers) for layer in usual_layers(num_layers))
     return early, middle, late
 
 

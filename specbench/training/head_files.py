@@ -1,4 +1,4 @@
-"""The config of a head's decoder layer, and how a head is written."""
+"""How a head is written, and what it must not have."""
 
 from __future__ import annotations
 
@@ -20,34 +20,6 @@ _ALWAYS_WRITTEN = (
     "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings",
 )  # fmt: skip
 """Also where they are transformers' defaults: readers of heads know no defaults."""
-
-
-def layer_config(target: LanguageModel, **changes: Any) -> LlamaConfig:
-    """The config of one Llama layer of the target's width, turning as fast as the target's.
-
-    Args:
-        target: any architecture; heads and MLP width are taken over where the config names them.
-        changes: fields to set.
-    """
-    config = target.config
-    heads = config.num_attention_heads
-    rope = getattr(config, "rope_parameters", None) or {}
-    fields = {
-        "vocab_size": target.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
-        "num_hidden_layers": 1,
-        "num_attention_heads": heads,
-        "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
-        "max_position_embeddings": config.max_position_embeddings,
-        "rms_norm_eps": getattr(config, "rms_norm_eps", 1e-5),
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": rope.get("rope_theta") or 10_000.0,
-        },
-        "tie_word_embeddings": False,
-    }
-    return LlamaConfig(**(fields | changes))
 
 
 def require_no_embedding(loaded: LoadedHead, target: LanguageModel) -> None:

@@ -8,10 +8,9 @@ are taken modulo its size, and generated ids that SmolLM2 lacks are read modulo 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-_FOLDER = Path(__file__).parents[1] / "_drafters" / "smollm2-135m-instruct" / "model"
+from specbench.weights.shipped import shipped
 
 BORROWED = "SmolLM2's, ids only"
 """What the record says of it."""
@@ -53,4 +52,4 @@ def borrowed_tokenizer(vocab_size: int) -> BorrowedTokenizer:
     """SmolLM2's tokenizer, which comes with specbench, for a vocabulary of that size."""
     from transformers import AutoTokenizer
 
-    return BorrowedTokenizer(AutoTokenizer.from_pretrained(_FOLDER), vocab_size)
+    return BorrowedTokenizer(AutoTokenizer.from_pretrained(shipped("model")), vocab_size)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from specbench.errors import SpecbenchError
+from specbench.measure.device import DTYPES
 from specbench.weights.kinds import auto_class
 
 ATTENTIONS = ("auto", "sdpa", "eager")
+SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def check_attention(attention: str) -> None:
@@ -52,10 +54,9 @@ def parse_dtype(dtype: str) -> Any:
         "float16": torch.float16,
         "float64": torch.float64,
     }
-    short = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    name = short.get(dtype, dtype).removeprefix("torch.")
+    name = SHORT_DTYPES.get(dtype, dtype).removeprefix("torch.")
     if name not in known:
-        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: auto, {', '.join(known)}")
+        raise SpecbenchError(f"unknown dtype {dtype!r}", f"Known: {', '.join(DTYPES)}")
     return known[name]
 
 

@@ -50,7 +50,7 @@ NEEDED_BYTES = 700_000_000
 MANIFEST = "specbench.json"
 SCHEMA_VERSION = 1
 
-_FOLDER = "SmolLM2-135M-Instruct"
+_FOLDER = Path(DEFAULT_NAME).name
 _UNFINISHED = ".making-"
 
 

@@ -1,6 +1,6 @@
 """What a slow step tells the user while it runs: notes and byte bars, on stderr.
 
-Everything in ``models`` that can take seconds (download, conversion, hashing) takes a ``progress``
+Everything in ``weights`` that can take seconds (download, conversion, hashing) takes a ``progress``
 and never prints by itself. ``SILENT`` is the default for libraries and tests; the command line
 passes :class:`TerminalProgress`.
 

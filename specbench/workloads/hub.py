@@ -21,9 +21,9 @@ from specbench.workloads.task_file import HubSource
 
 #: Rows that are read to choose the prompts from.
 POOL = 1000
-#: How long the hub may take to answer at all, and to send the first row.
+#: How long the hub may take to answer at all, and to send the first row or one more.
 CONNECT_SECONDS = 5.0
-FIRST_ROW_SECONDS = 30.0
+ROW_SECONDS = 30.0
 
 
 def hub_rows(source: HubSource, count: int) -> tuple[str, list[Mapping[str, Any]]]:
@@ -127,9 +127,9 @@ def _hub_stream(source: HubSource, count: int) -> list[Mapping[str, Any]]:
         yield from itertools.islice(stream, count)
 
     try:
-        return _within(FIRST_ROW_SECONDS, rows())
+        return _within(ROW_SECONDS, rows())
     except TimeoutError:
-        raise UnavailableError(f"{endpoint} sent nothing in {FIRST_ROW_SECONDS:.0f} s") from None
+        raise UnavailableError(f"{endpoint} sent nothing in {ROW_SECONDS:.0f} s") from None
     except Exception as error:
         raise UnavailableError(f"{endpoint} did not serve it ({short(error)})") from None
 
@@ -147,10 +147,10 @@ def _endpoint_failure(endpoint: str) -> str | None:
 
 
 def _within(seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All rows, with a limit on the time to the first.
+    """All rows, with a limit on the time to the first and from each to the next.
 
     Raises:
-        TimeoutError: no row came in time (the reading thread is left to end by itself).
+        TimeoutError: one did not come in time (the reading thread is left to end by itself).
     """
     done = object()
     results: queue.Queue[Any] = queue.Queue()
@@ -165,10 +165,9 @@ def _within(seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[s
 
     threading.Thread(target=read, daemon=True, name="specbench-hub").start()
     collected: list[Mapping[str, Any]] = []
-    timeout: float | None = seconds
     while True:
         try:
-            item = results.get(timeout=timeout)
+            item = results.get(timeout=seconds)
         except queue.Empty:
             raise TimeoutError from None
         if item is done:
@@ -176,7 +175,6 @@ def _within(seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[s
         if isinstance(item, Exception):
             raise item
         collected.append(item)
-        timeout = None
 
 
 @contextmanager

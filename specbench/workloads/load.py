@@ -50,10 +50,15 @@ def load_workload(name_or_path: str, limit: int, source: Source = "auto") -> lis
     return load_user_file(path, limit)
 
 
+def means_file(path: Path) -> bool:
+    """Whether what a user typed can only be a prompt file, and no task's name."""
+    return path.suffix in {".jsonl", ".json", ".toml", ".txt"} or len(path.parts) > 1
+
+
 def _path(name_or_path: str) -> Path | None:
     """The path meant, or None for a task's name; a task wins over a file of the same bare name."""
     path = Path(name_or_path).expanduser()
-    if path.suffix in {".jsonl", ".json", ".toml", ".txt"} or len(path.parts) > 1:
+    if means_file(path):
         return path
     return path if path.exists() and name_or_path not in registry.names("tasks") else None
 

@@ -12,6 +12,7 @@ import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
+from specbench.errors import first_line
 from specbench.workloads.task_file import PackageSource
 
 
@@ -52,5 +53,5 @@ def package_rows(source: PackageSource) -> tuple[str, list[Mapping[str, Any]]]:
 
 def short(error: BaseException) -> str:
     """An exception as a few words on one line: its type and the start of its first line."""
-    text = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__
+    name, said = type(error).__name__, first_line(error)
+    return name if said == name else f"{name}: {said[:160]}"

@@ -115,7 +115,7 @@ def require_settings(tokenizer: Any, settings: Settings) -> None:
 
 
 def other_template(
-    tokenizer: Any, other: Any, settings: Settings | None = None
+    tokenizer: Any, other: Any, settings: Settings
 ) -> Literal["another", "none", "one"] | None:
     """How another tokenizer puts the same conversation: in ``another`` way, having ``none`` to put
     it in where the first has one, or having ``one`` where the first has none; None: alike."""

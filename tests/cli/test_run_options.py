@@ -127,7 +127,7 @@ def test_a_file_gives_options_and_the_command_line_wins(specbench, asked, tmp_pa
         ("--backend nope", ["unknown backend 'nope'. Known: hf-assisted, native"]),
         ("--engine-python x", ["--engine-python says nothing to --backend native"]),
         ("--engine-args=-v", ["--engine-args says nothing", "measure with --backend vllm"]),
-        ("--goodput ttft:5", ["--goodput says nothing", "--backend vllm or openai"]),
+        ("--goodput ttft:5", ["--goodput says nothing", "--backend openai or vllm"]),
         ("--config nothing.toml", ["nothing.toml", "No such file"]),
         ("--gama 1", ["no such option: --gama", "--gamma"]),
         ("--gamma", ["--gamma", "requires an argument"]),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import ROOT, Result
-from tests.fake_engine import alive, notes, wait_until_gone, write_engine
+from tests.fake_engine import alive, answers, notes, wait_until_gone, write_engine
 from tests.tiny_target import write_prompts, write_target
 
 Command = Callable[..., Result]
@@ -167,14 +167,27 @@ def test_a_crash_costs_its_cell_and_the_next_gets_a_server(
     assert not alive(python)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "fault", "state"),
+    [
+        (signal.SIGINT, "hangs", notes),  # waited for
+        (signal.SIGINT, "slow", answers),  # measured
+        (signal.SIGTERM, "slow", answers),
+        (signal.SIGKILL, "slow", answers),
+    ],
+)
 def test_no_process_outlives_a_run_that_is_stopped(
-    words: list[str], python: Path, tmp_path: Path, number: signal.Signals
+    words: list[str],
+    python: Path,
+    tmp_path: Path,
+    number: signal.Signals,
+    fault: str,
+    state: Callable[[Path], object],
 ):
     if number is signal.SIGKILL and sys.platform != "linux":
         pytest.skip("the kernel's part of it is Linux's")
     run = subprocess.Popen(
-        [sys.executable, "-m", "specbench", *words, "--engine-args", "--fake slow"],
+        [sys.executable, "-m", "specbench", *words, "--engine-args", f"--fake {fault}"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -182,10 +195,10 @@ def test_no_process_outlives_a_run_that_is_stopped(
     )
     try:
         deadline = time.monotonic() + 90.0
-        while not notes(python) and time.monotonic() < deadline:
+        while not state(python) and time.monotonic() < deadline:
             assert run.poll() is None, run.communicate()[0].decode()
             time.sleep(0.05)
-        time.sleep(1.0)  # while it is waited for, or measured
+        assert state(python)
         assert alive(python)
         run.send_signal(number)
         assert not wait_until_gone(python)
@@ -232,6 +245,19 @@ def test_what_the_environment_or_the_target_lacks_is_named_before_anything_start
 ):
     words[words.index("ngram,match=first")] = drafter
     assert reason in specbench(*words).error_line
+    assert not notes(python)
+
+
+@pytest.mark.parametrize("drafter", ["ngram,match=first", "suffix", "mtp", "synthetic:0.8", None])
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_random_weights_have_no_files_for_vllm(
+    specbench: Command, words: list[str], python: Path, drafter: str | None, more: list[str]
+):
+    words[words.index("--target") + 1] = "shape:llama-3.1-8b"
+    at = words.index("--drafter")
+    words[at : at + 2] = ["--drafter", drafter] if drafter else []
+    line = specbench(*words, *more).error_line
+    assert "--backend vllm reads its target from files, and 'shape:llama-3.1-8b' has none" in line
     assert not notes(python)
 
 

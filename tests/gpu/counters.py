@@ -25,7 +25,7 @@ from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.measure import counters, nvml
 from specbench.measure.bandwidth import copy_bandwidth, matmul_rate, read_bandwidth
-from specbench.measure.clock import Clock, CudaClock, NoClock, seconds_per_mark
+from specbench.measure.clock import Clock, CudaClock, seconds_per_mark
 from specbench.measure.counters import Counters
 from specbench.measure.sampler import Sampler
 from specbench.measure.watch import UNWATCHED, Watch
@@ -34,6 +34,7 @@ from specbench.models.target import LanguageModel
 from specbench.records.steps import all_steps
 from specbench.records.traffic import traffic_fields
 from specbench.theory.traffic import Traffic
+from tests.clocks import NoClock
 from tests.tiny import make_decoder, make_session
 
 DEVICE = "cuda:0"

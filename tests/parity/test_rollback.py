@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from specbench.engine.prefill import prefill_all
-from specbench.measure.clock import FakeClock
 from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
+from tests.clocks import FakeClock
 from tests.lossless import cache_gap, watch_caches
 from tests.tiny import alpha, language_model, noisy_copy, requests, with_references
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specbench import registry
+from specbench.backends.spec import Facts, facts_of
 from specbench.errors import SpecbenchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,29 @@ def test_everything_listed_can_be_loaded(kind: registry.Kind):
         assert module.__name__ == f"specbench.{kind}.{name.replace('-', '_')}"
         if kind == "drafters":
             assert hasattr(module, "DRAFTER"), f"{name} is listed but is no drafter"
+
+
+@pytest.mark.parametrize("name", registry.names("backends"))
+def test_facts_are_read_from_the_source(name: str):
+    assert registry.facts("backends", name) == registry.load("backends", name).FACTS
+    assert facts_of(name) != Facts()
+
+
+def test_facts_need_no_import():
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from specbench.backends.spec import facts_of;"
+            "print([facts_of(kind).loads_weights for kind in ('native', 'vllm')]);"
+            "print('torch' in sys.modules, 'specbench.backends.native' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert told.stdout.split("\n")[:2] == ["[True, False]", "False False"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

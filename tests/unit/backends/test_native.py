@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from specbench.backends.base import Backend, make_backend
+from specbench.backends.base import Backend, EngineOptions, make_backend
 from specbench.backends.native import NativeBackend
 from specbench.engine.request import Limits, Request
 from specbench.errors import SpecbenchError
 from specbench.records.schema import Cell
+from specbench.weights.progress import SILENT
 from tests.tiny_target import CONTEXT, PROMPTS, stop_at, write_target
 from tests.unit.weights.tiny import edit_config
 
@@ -327,3 +328,24 @@ def test_a_prefix_is_shared_where_that_is_asked_for(load: Load):
     generate(backend, cell(), requests(backend))
     assert backend.shared_prefix == {"tokens": 0, "seconds": None}
     assert load().shared_prefix is None
+
+
+@pytest.mark.parametrize("kind", ["native", "hf-assisted"])
+def test_a_draft_models_form_is_judged_with_the_users_template_settings(tmp_path: Path, kind: str):
+    drafter = write_target(tmp_path / "drafter", chat=True)
+    target = write_target(tmp_path / "target", chat=True)
+    template = target / "chat_template.jinja"
+    ending = "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    template.write_text(template.read_text(encoding="utf-8") + ending, encoding="utf-8")
+
+    def told(**settings: object) -> list[str]:
+        backend = make_backend(kind)
+        options = EngineOptions(str(target), device="cpu", chat_template_args=settings)
+        backend.load(options, SILENT)
+        backend.check([cell(f"model:{drafter}", 2)])
+        found = [notice for notice in backend.notices if "another form" in notice]
+        backend.close()
+        return found
+
+    assert told() == []
+    assert len(told(enable_thinking=False)) == 1

@@ -75,6 +75,7 @@ def check(text: str) -> None:
         ("model:A,tree=8,gamma=auto", ["gamma=auto", "not trees"]),
         ("early-exit", ["'early-exit'", "K"]),
         ("early-exit:0", ["'0'", "number of layers"]),
+        (f"early-exit:{'1' * 5000}", ["number of layers"]),
         ("early-exit:-2", ["'-2'", "number of layers"]),
         ("early-exit:half", ["'half'", "number of layers"]),
         ("early-exit:²", ["'²'", "number of layers"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -256,6 +257,15 @@ def test_a_file_that_is_no_tree_is_refused(tmp_path, content, message):
         read_shape(file)
     assert message in str(raised.value)
     assert str(file) in str(raised.value)
+
+
+def test_a_file_of_far_too_many_nodes_is_refused_soon(tmp_path):
+    file = tmp_path / "tree.txt"
+    file.write_text("\n".join(map(str, range(60_000))))
+    began = time.perf_counter()
+    with pytest.raises(SpecbenchError, match="a tree of 60001 nodes is beyond"):
+        no_shape(parse_spec(f"medusa:x,tree={file}"), 1)
+    assert time.perf_counter() - began < 10.0
 
 
 def test_a_missing_file_is_named(tmp_path):

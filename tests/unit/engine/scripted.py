@@ -13,9 +13,9 @@ import torch
 
 from specbench.drafters.base import Draft, Drafter, Host
 from specbench.drafters.spec import DrafterSpec
-from specbench.measure.clock import FakeClock
 from specbench.models.cache import RowCache
 from specbench.models.target import Layout, Output
+from tests.clocks import FakeClock
 
 VOCAB = 32
 

@@ -7,10 +7,10 @@ import pytest
 from specbench.engine.prefill import prefill_all
 from specbench.engine.recorder import ROUND_COLUMNS
 from specbench.engine.request import Request
-from specbench.measure.clock import FakeClock
 from specbench.records.identities import identities
 from specbench.records.schema import Cell
 from specbench.records.summary import summarize
+from tests.clocks import FakeClock
 from tests.tiny import run_cell
 from tests.unit.engine.scripted import (
     BEGIN_S,

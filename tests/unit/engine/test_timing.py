@@ -13,8 +13,9 @@ import torch
 from specbench.engine import recorder
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Request
-from specbench.measure.clock import CudaClock, HostClock, NoClock
+from specbench.measure.clock import CudaClock, HostClock
 from tests.captured import run_captured
+from tests.clocks import NoClock
 from tests.tape import TapeCapture
 from tests.tiny import language_model, requests, run_cell
 from tests.unit.measure.fakes import FakeCuda, FakeEvent

@@ -64,10 +64,11 @@ def test_runs_have_the_options_they_need_named():
 
 def test_every_spec_is_one():
     for options in (Options(OUT), Options(OUT, smollm2=Path("weights"))):
-        for stage in plan(options):
-            if stage.commands and "run" in stage.commands[0].words:
-                for spec in values(stage, "--drafter"):
-                    parse_spec(spec)
+        runs = [stage for stage in plan(options) if stage.commands]
+        runs = [stage for stage in runs if "run" in stage.commands[0].words]
+        specs = [spec for stage in runs for spec in values(stage, "--drafter")]
+        assert len(specs) >= len(runs) > 0
+        assert [parse_spec(spec).text for spec in specs] == specs
 
 
 def test_weights_bring_the_trained_drafters_and_need_no_shapes():

@@ -180,7 +180,7 @@ def test_speculators_without_the_layers_config(tmp_path):
 )
 def test_what_only_informs_may_have_any_form(tmp_path, informs):
     folder = published.write_speculators(tmp_path, target(), speculators_config=informs, **THREE)
-    make_drafter(target(), f"eagle3:{folder}")
+    assert make_drafter(target(), f"eagle3:{folder}").weight_bytes > 0
 
 
 @pytest.mark.parametrize("layers", [5, "012", {"0": 1}, [0, 1]])
@@ -280,15 +280,15 @@ def test_vocabularies_that_cannot_be_cut(tmp_path):
 
 
 def test_no_head_comes_with_other_targets(tmp_path, monkeypatch):
-    from specbench.drafters import _shipped
+    from specbench.weights import shipped
 
-    monkeypatch.setattr(_shipped, "SHIPPED", tmp_path)
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
     assert "no eagle drafter comes with" in refusal("eagle")
     published.write_eagle(tmp_path / "eagle", target())
     answer = refusal("eagle")
     assert "tiny-llama" in answer
-    assert _shipped.DEFAULT_NAME in answer
-    own = LanguageModel(target().model, name=_shipped.DEFAULT_NAME)
+    assert shipped.DEFAULT_NAME in answer
+    own = LanguageModel(target().model, name=shipped.DEFAULT_NAME)
     assert make_drafter(own, "eagle").weight_bytes > 0
 
 

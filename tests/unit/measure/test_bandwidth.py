@@ -7,7 +7,7 @@ import torch
 
 from specbench.measure import bandwidth
 from specbench.measure.bandwidth import copy_bandwidth, matmul_rate, read_bandwidth
-from specbench.measure.clock import FakeClock
+from tests.clocks import FakeClock
 
 SMALL_BUFFER_BYTES = 2**20
 

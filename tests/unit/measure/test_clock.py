@@ -7,14 +7,8 @@ import time
 
 import pytest
 
-from specbench.measure.clock import (
-    CudaClock,
-    FakeClock,
-    HostClock,
-    NoClock,
-    clock_for,
-    seconds_per_mark,
-)
+from specbench.measure.clock import CudaClock, HostClock, clock_for, seconds_per_mark
+from tests.clocks import FakeClock, NoClock
 from tests.unit.measure.fakes import FakeCuda
 
 

@@ -9,7 +9,7 @@ from specbench.models.target import LanguageModel
 from specbench.workloads.template import template_of
 from tests.tiny import language_model
 from tests.unit.workloads.test_render import tokenizer
-from tests.unit.workloads.test_template import PLAIN, SYSTEM, THINKS
+from tests.unit.workloads.test_template import MAY_THINK, PLAIN, SYSTEM, THINKS
 
 ENDS = PLAIN.replace("<|end|>", "</s>")
 """Ends its turns with the tokenizer's last token."""
@@ -52,12 +52,20 @@ def test_a_target_that_thinks_is_told():
     ],
 )
 def test_a_drafter_with_another_template_is_told(ours, theirs, says):
-    (sentence,) = drafter_notices(model(ours), model(theirs, "small"))
+    (sentence,) = drafter_notices(model(ours), model(theirs, "small"), {})
     assert sentence.startswith(says)
     assert "alpha" in sentence
 
 
 def test_a_drafter_with_the_same_template_or_without_a_tokenizer_is_not():
-    assert drafter_notices(model(PLAIN), model(PLAIN, "small")) == ()
-    assert drafter_notices(model(None), model(None, "small")) == ()
-    assert drafter_notices(model(PLAIN), language_model("llama")) == ()
+    assert drafter_notices(model(PLAIN), model(PLAIN, "small"), {}) == ()
+    assert drafter_notices(model(None), model(None, "small"), {}) == ()
+    assert drafter_notices(model(PLAIN), language_model("llama"), {}) == ()
+
+
+def test_the_form_is_the_one_that_the_user_asks_for():
+    """One of the two templates can leave thinking out, and then writes what the other does."""
+    ours, theirs = model(MAY_THINK), model(PLAIN, "small")
+    assert drafter_notices(ours, theirs, {}) == ()
+    (sentence,) = drafter_notices(ours, theirs, {"enable_thinking": False})
+    assert "puts conversations in another form" in sentence

@@ -12,6 +12,7 @@ from tests.unit.sweep.fakes import Sweep
 
 def check_derived(run: Run) -> None:
     """Every derived field of every record equals what ``summarize`` makes of the tables now."""
+    assert run.cells
     tables = {
         cell.cell_id: tuple(run.columns(part, cell.cell_id) for part in ("rounds", "requests"))
         for cell in run.cells
@@ -38,8 +39,10 @@ def outputs(run: Run, cell: CellRecord) -> list[list[int]]:
 
 
 def records(sweep: Sweep) -> dict[str, CellRecord]:
-    """Every cell's record by what it is: "first", "last", 1, 3."""
-    return {str(cell.baseline or cell.gamma): cell for cell in load_run(sweep.config.folder).cells}
+    """Every cell's record by what it is: "first", "last", 1, 3; there are some."""
+    found = load_run(sweep.config.folder).cells
+    assert found
+    return {str(cell.baseline or cell.gamma): cell for cell in found}
 
 
 def raising(error: BaseException, *cells: str) -> Callable[[Cell], None]:

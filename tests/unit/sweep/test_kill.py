@@ -80,9 +80,13 @@ def test_the_resumed_run_has_every_cell_once(killed: Path, moment: str):
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_what_was_measured_before_the_kill_stays(killed: Path, moment: str):
-    for file in (killed / f"{moment}-killed" / "rounds").iterdir():
-        if any(file.stem == cell.cell_id for cell in load_run(killed / f"{moment}-killed").cells):
-            assert (killed / moment / "rounds" / file.name).read_bytes() == file.read_bytes()
+    there = load_run(killed / f"{moment}-killed")
+    assert len(there.cells) == THERE[moment]
+    for cell in there.cells:
+        before, after = (
+            run / "rounds" / f"{cell.cell_id}.parquet" for run in (there.path, killed / moment)
+        )
+        assert after.read_bytes() == before.read_bytes()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -91,6 +95,7 @@ def test_prompts_and_recorded_answers_are_the_same_before_and_after(killed: Path
     if moment != "while_recording":
         assert references(killed / f"{moment}-killed") == references(killed / "whole")
     run, whole = load_run(killed / moment), load_run(killed / "whole")
+    assert len(run.cells) == CELLS
     for cell in run.cells:
         ours, theirs = run.requests(cell.cell_id), whole.requests(cell.cell_id)
         assert list(ours.prompt_id) == ["p0", "p1", "c0#1", "c0#2"]
@@ -100,6 +105,7 @@ def test_prompts_and_recorded_answers_are_the_same_before_and_after(killed: Path
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_every_output_is_that_of_the_uninterrupted_run(killed: Path, moment: str):
     run, whole = load_run(killed / moment), load_run(killed / "whole")
+    assert len(run.cells) == CELLS
     for cell in run.cells:
         other = whole.cell(cell.cell_id)
         assert outputs(run, cell) == outputs(whole, other), cell.cell_id

@@ -108,7 +108,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_chat: Path) -> Run:
 
 
 def cells(run: Run, **key: Any) -> list[CellRecord]:
-    return [c for c in run.cells if all(getattr(c, name) == value for name, value in key.items())]
+    """Those with these values; there are some."""
+    found = [c for c in run.cells if all(getattr(c, name) == value for name, value in key.items())]
+    assert found
+    return found
 
 
 def test_every_line_has_every_field_that_scripts_rely_on(finished: Run):

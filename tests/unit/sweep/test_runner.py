@@ -16,7 +16,7 @@ from specbench.records.store import load_run
 from specbench.sweep import runner
 from specbench.weights.progress import Progress
 from tests.unit.sweep.checks import raising, records
-from tests.unit.sweep.fakes import Sweep
+from tests.unit.sweep.fakes import FakeBackend, Sweep
 
 FIELDS_AGAINST_BASELINES = ("speedup", "speedup_ci", "end_to_end_speedup", "c", "v", "overhead")
 
@@ -270,3 +270,26 @@ def test_how_steps_run_reaches_the_backend(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sweep.backend, "load", noted)
     sweep.run()
     assert (options[0].cuda_graph, options[0].compile) == (False, True)
+
+
+def test_a_run_on_several_engines_is_finished_after_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    engines = {"native": FakeBackend(), "hf-assisted": FakeBackend()}
+    monkeypatch.setattr(runner, "make_backend", engines.__getitem__)
+    sweep = Sweep(tmp_path, backends=list(engines))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(engines["hf-assisted"], "load", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sweep.run()
+    half = load_run(sweep.config.folder)
+    assert {cell.backend for cell in half.cells} == {"native"}
+    assert half.manifest.finished is None
+    sweep.run()
+    whole = load_run(sweep.config.folder)
+    assert {cell.backend for cell in whole.cells} == set(engines)
+    assert whole.manifest.finished is not None

@@ -50,7 +50,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch, sweep: Sweep) -> Gpu:
 
 
 def records(sweep: Sweep) -> list[CellRecord]:
-    return load_run(sweep.run()).cells
+    """Those of a whole run."""
+    found = load_run(sweep.run()).cells
+    assert len(found) == 4
+    return found
 
 
 def test_of_a_target_on_several_devices_no_ones_counters_are_taken(

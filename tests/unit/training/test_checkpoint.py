@@ -11,11 +11,12 @@ from safetensors.torch import load_file
 
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import load_eagle, load_eagle3, load_medusa
+from specbench.heads.decoder import layer_config
 from specbench.models.target import LanguageModel
 from specbench.training.batches import Split
 from specbench.training.checkpoint import Origin, write_checkpoint
 from specbench.training.corpus import Sample
-from specbench.training.head_files import layer_config, save_head
+from specbench.training.head_files import save_head
 from specbench.training.loop import Budget, train
 from specbench.training.output_layer import require_plain_head
 from specbench.training.session import KINDS

@@ -16,6 +16,7 @@ import torch
 from specbench.errors import SpecbenchError
 from specbench.models.support import require_rollback
 from specbench.weights import placement
+from specbench.weights.choices import parse_dtype
 from specbench.weights.finding import looks_like_path, resolve
 from specbench.weights.loading import load_causal_lm
 from specbench.weights.source import HashBook, weights_sha256
@@ -367,3 +368,9 @@ def test_none_is_the_embedded_default(
     source = resolve(None)
     assert source.kind == "embedded"
     assert resolve(source.name).path == source.path
+
+
+def test_an_unknown_dtype_is_answered_with_what_the_option_takes() -> None:
+    with pytest.raises(SpecbenchError) as caught:
+        parse_dtype("int3")
+    assert caught.value.hint == "Known: auto, float32, bfloat16, float16"

@@ -26,6 +26,7 @@ import pytest
 from datasets.arrow_writer import ArrowWriter
 
 from specbench.workloads import load_workload
+from specbench.workloads.hub import _within
 from specbench.workloads.sources import scrambled
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -67,6 +68,7 @@ configs:
 PROGRAM = """
 import sys
 from specbench.workloads import load_workload
+from specbench.workloads.hub import _within
 for path in sys.argv[1:]:
     [workload] = load_workload(path, limit=2)
     print(workload.source, workload.notice, [prompt.id for prompt in workload.prompts], sep="|")
@@ -273,3 +275,16 @@ def test_a_folder_without_data_is_said(tmp_path: Path) -> None:
     assert workload.source == "offline"
     assert workload.notice is not None
     assert f"folder {data} cannot be read" in workload.notice
+
+
+def test_a_hub_that_stalls_between_two_rows_is_not_waited_for() -> None:
+    stalled = threading.Event()
+
+    def rows() -> Iterator[dict[str, str]]:
+        yield {"id": "first"}
+        stalled.wait(5.0)
+
+    with pytest.raises(TimeoutError):
+        _within(0.2, rows())
+    stalled.set()
+    assert _within(0.2, iter([{"id": "a"}, {"id": "b"}])) == [{"id": "a"}, {"id": "b"}]

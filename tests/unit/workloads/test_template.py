@@ -77,7 +77,7 @@ def test_the_facts_tell_templates_apart():
     ],
 )
 def test_templates_are_compared_by_what_they_write(ours, theirs, difference):
-    assert other_template(tokenizer(ours), tokenizer(theirs)) == difference
+    assert other_template(tokenizer(ours), tokenizer(theirs), {}) == difference
 
 
 def test_what_ends_a_turn():
