@@ -41,6 +41,7 @@ from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 
 RESAMPLES = 2000
+_UPPER = 0.975
 _MANY = 60
 _PIECES = 10  # that resamples are taken in, which keeps memory small
 _TAILS = 0.5 * 10.0 ** -np.linspace(0.0, 9.0, 181)
@@ -225,6 +226,13 @@ def lower_bounds(estimates: Numbers, errors: Errors, level: float = 0.95, seed: 
 
 
 def interval(estimates: Numbers, errors: Errors) -> tuple[Numbers, Numbers]:
-    """Ends [k], [k] of the 95% interval of each estimate by itself, by Student's t."""
-    reach = quantiles.student_t(0.5 + 0.95 / 2, errors.freedom) * errors.standard
+    """Ends [k], [k] of the 95% interval of each estimate by itself, by Student's t.
+
+    None is narrower than any part of its error alone would make it: where one part is told by a
+    single degree of freedom, Welch's approximation believes the other parts too soon.
+    """
+    reach = quantiles.student_t(_UPPER, errors.freedom) * errors.standard
+    for part in errors.parts:
+        alone = quantiles.student_t(_UPPER, part.freedom) * np.sqrt(part.variance())
+        reach[part.columns] = np.fmax(reach[part.columns], alone)
     return np.asarray(estimates - reach), np.asarray(estimates + reach)

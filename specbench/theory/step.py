@@ -1,11 +1,12 @@
-"""Is there a draft length from which on rounds take longer by a step?
+"""Is there a draft length at which rounds take longer by a step, or from which on they do?
 
-A verify step jumps at some width, where a kernel needs another tile, and is on no line then. Two
-baselines alone hardly tell how much cells differ, so that they can't tell a jump from a slow cell;
-but the gammas themselves do. A step between two neighbouring gammas, of two or more on either side,
-is shown where a line with it fits far better than one without: the largest F of all places for it,
-at 5% divided by their number (Bonferroni). The test needs no baselines, and rejects no more often
-where cells differ more.
+A verify step jumps at some width, where a kernel needs another tile, or is slow at a single width
+that no kernel fits, and is on no line then. Two baselines alone hardly tell how much cells differ,
+so that they can't tell a jump from a slow cell; but the gammas themselves do. A step between two
+neighbouring gammas, of two or more on either side, or a single gamma off the others' line, is shown
+where a line with it fits far better than one without: the largest F of all places for it, at 5%
+divided by their number (Bonferroni). The test needs no baselines, and rejects no more often where
+cells differ more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
 
 _SIGNIFICANT = 0.05
-_SIDE = 2  # gammas on either side of a step: a single one could just be off
+_SIDE = 2  # gammas on either side of a step; a single one is a place of its own
 _ROUNDINGS = 1e-12  # squares of relative deviations that are none
 
 
@@ -30,7 +31,7 @@ class Step:
     """A line with a step, by least squares of relative deviations.
 
     Attributes:
-        above: [gammas] which of them are beyond the step.
+        above: [gammas] which of them are beyond the step, or the single one that is off.
         smoother: [gammas, gammas] measured times -> those on the line with its step.
         time: [gammas] as measured.
         scatter: of the gammas about it.
@@ -45,7 +46,6 @@ class Step:
 def step_in(lines: RoundLines) -> Step | None:
     """The step in the times of gammas; None where none is shown, or below 5 gammas."""
     length, time = lines.length, lines.time
-    places = range(_SIDE, time.size - _SIDE + 1)
     freedom = time.size - 3
     if freedom < _SIDE or not (np.isfinite(time) & (time > 0.0)).all():
         return None
@@ -57,11 +57,13 @@ def step_in(lines: RoundLines) -> Step | None:
         return smoother, float(((smoother @ time / time - 1.0) ** 2).sum())
 
     _, straight = fitted()
-    sides = [length >= np.sort(length)[place] for place in places]
+    ascending = np.sort(length)
+    sides = [length >= ascending[place] for place in range(_SIDE, time.size - _SIDE + 1)]
+    sides += [length == one for one in ascending]
     fits_of = [fitted(above.astype(np.float64)) for above in sides]
     best = int(np.argmin([left for _, left in fits_of]))
     smoother, left = fits_of[best]
-    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT / len(places), 1, freedom))
+    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT / len(sides), 1, freedom))
     if straight - left <= max(limit * left / freedom, _ROUNDINGS):
         return None
     return Step(sides[best], smoother, time, Scatter(left / freedom, freedom))

@@ -24,6 +24,7 @@ from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending.clusters import RESAMPLES, draw
 from specbench.analysis.recommending.errors import Row, errors_of
 from specbench.analysis.recommending.speed import GroupSpeed
+from specbench.records.schema import DIVERGED
 from specbench.theory.clusters import Numbers
 from specbench.theory.differences import simultaneous
 from specbench.theory.scatter import Scatter
@@ -71,6 +72,16 @@ class Candidate:
         """How much the baselines of its block differ."""
         floors = [point.noise_floor for point in self.witnesses if point.noise_floor is not None]
         return max(floors, default=None)
+
+
+def diverged(one: Candidate | Row) -> bool:
+    """Whether the output of a measurement that it rests on DIVERGED from plain decoding."""
+    return any(point.lossless == DIVERGED for point in one.witnesses)
+
+
+def comparable(one: Candidate | Row) -> bool:
+    """Whether it could be used, if it pays: nobody would use a synthetic drafter or a wrong one."""
+    return not one.group.synthetic and not diverged(one)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +200,7 @@ def _witnesses(group: GroupFit, gamma: int) -> tuple[GammaFit, ...]:
 
 
 def _bounds(rows: Sequence[Row], estimates: Numbers, errors: Errors) -> Numbers:
-    """Of all but synthetic drafters, which nobody would choose: NaN.
+    """Of all that could be used; of others NaN.
 
     Measured gammas are compared; one between two of them has the smaller bound of theirs, and adds
     nothing to what is compared: tokens rise ever slower with gamma, times do not, and so a speedup
@@ -202,7 +213,7 @@ def _bounds(rows: Sequence[Row], estimates: Numbers, errors: Errors) -> Numbers:
     ]
     compared = np.zeros(len(rows), dtype=np.bool_)
     for row, places in zip(rows, near, strict=True):
-        compared[places] |= not row.group.synthetic
+        compared[places] |= comparable(row)
     bounds = np.full(len(rows), np.nan)
     bounds[compared] = lower_bounds(estimates[compared], errors.only(compared), seed=SEED)
     smaller = [bounds[places].min() for places in near]

@@ -6,9 +6,10 @@
    block's two baselines.
 2. Of those that count the highest fitted speedup wins; of those within CLOSE of it, in 39 of 40
    resamples too, the one with the smallest gamma.
-3. If none counts, gamma is 0: do not speculate. That is "undecided" where a gain is expected and
-   too little was measured to show it: no interval, few conversations, or a gain in 95% of
-   resamples that the bound or the noise floor does not let pass.
+3. If none counts, gamma is 0: do not speculate. That is "undecided" where the data don't speak
+   against a gain: of the candidate closest to one there is no interval, or one from few
+   conversations that reaches above 1; or in most resamples something is faster than plain decoding
+   by more than CLOSE, and what is lost by plain decoding is not LITTLE.
 
 How sure a choice is comes from the resamples: the share in which nothing in its setting is faster,
 plain decoding included, or faster by more than CLOSE, and the mean of best / chosen - 1, what one
@@ -27,13 +28,12 @@ import numpy as np
 
 from specbench.analysis.fitted import GroupFit
 from specbench.analysis.pooling import Setting
-from specbench.analysis.recommending.candidates import Candidate, Field
+from specbench.analysis.recommending.candidates import Candidate, Field, comparable, diverged
 from specbench.analysis.recommending.output_length import BreakEven, break_even
 from specbench.analysis.rounds.model import RoundModel
 from specbench.analysis.shown.formats import noise
 from specbench.analysis.shown.names import counted, with_gamma
 from specbench.records.conversations import FEW_PROMPTS
-from specbench.records.schema import DIVERGED
 from specbench.records.spec_text import set_alpha
 from specbench.records.speedup import within_noise
 from specbench.theory.clusters import Numbers
@@ -44,7 +44,10 @@ CLOSE = 0.01
 """Speedups within this of the best are as good; then the shorter draft is preferred."""
 
 _SURE = 0.975
-_LIKELY = 0.95
+LITTLE = 0.03
+"""A gain of this, on average over the resamples, is not worth measuring more for."""
+
+_LIKELY = 0.5
 _FEW_CELLS = 2  # degrees of freedom that tell how much cells differ; a gamma more adds one
 
 
@@ -151,12 +154,14 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     counting = [candidate for candidate in candidates if not against(candidate)]
     if counting:
         return Choice(preferred(counting))
-    usable = [candidate for candidate in candidates if not candidate.group.synthetic]
-    if not usable:
+    real = [candidate for candidate in candidates if not candidate.group.synthetic]
+    if not real:
         return Choice(None, None, f"only {_CALIBRATING}")
+    usable = [candidate for candidate in real if comparable(candidate)] or real
     closest = max(usable, key=lambda candidate: (candidate.speedup, -candidate.gamma))
     name = with_gamma(closest.group.key.drafter, closest.group.draft_form, closest.gamma)
-    return Choice(None, closest, f"{name}: {against(closest)}", wanting(closest))
+    wanting = what_is_wanting(closest, sureness(None, candidates))
+    return Choice(None, closest, f"{name}: {against(closest)}", wanting)
 
 
 def at_given_alpha(candidates: Sequence[Candidate]) -> Choice:
@@ -203,9 +208,10 @@ def against(candidate: Candidate) -> str:
     if diverged(candidate):
         return "its output DIVERGED from plain decoding: a bug"
     speedup, bound, floor = candidate.speedup, candidate.bound, candidate.noise_floor
-    prompts = counted(candidate.group.num_prompts, "prompt")
     if bound is None or candidate.ci is None:
-        return f"a speedup of {speedup:.2f} has no interval ({prompts})"
+        count = candidate.group.num_prompts
+        rests_on = f" ({counted(count, 'prompt')})" if count else ""
+        return f"a speedup of {speedup:.2f} has no interval{rests_on}"
     low, high = candidate.ci
     fitted = f"{speedup:.2f} fitted, 95% interval {low:.2f}–{high:.2f}"
     if speedup <= 1.0:
@@ -224,7 +230,7 @@ def sureness(chosen: Candidate | None, candidates: Sequence[Candidate]) -> Suren
     """
     if any(one.group.num_prompts == 1 for one in candidates):
         return None
-    usable = [one for one in candidates if not one.group.synthetic and np.isfinite(one.logs).any()]
+    usable = [one for one in candidates if comparable(one) and np.isfinite(one.logs).any()]
     if not usable:
         return None
     logs = np.column_stack([np.zeros_like(candidates[0].logs), *(one.logs for one in usable)])
@@ -240,21 +246,22 @@ def sureness(chosen: Candidate | None, candidates: Sequence[Candidate]) -> Suren
     )
 
 
-def diverged(candidate: Candidate) -> bool:
-    """Whether the output of a measurement that it rests on DIVERGED from plain decoding."""
-    return any(point.lossless == DIVERGED for point in candidate.witnesses)
+def what_is_wanting(closest: Candidate, plain: Sureness | None) -> str:
+    """What would show or rule out a gain; empty where data speak against it.
 
-
-def wanting(closest: Candidate) -> str:
-    """What would show the gain that a candidate lets expect; empty where data speak against it."""
-    if closest.speedup <= 1.0 or diverged(closest):
+    Args:
+        closest: the candidate closest to a gain.
+        plain: how sure it is not to speculate; None where the resamples can't tell.
+    """
+    if diverged(closest) or (closest.ci is not None and closest.ci[1] <= 1.0 + CLOSE):
         return ""
+    if closest.bound is None and closest.group.imported_from is not None:
+        return "its source has no more than means, which don't tell how sure they are"
     if closest.bound is None or closest.group.num_prompts < FEW_PROMPTS:
         return "too few prompts to tell (more --prompts)"
-    known = closest.logs[np.isfinite(closest.logs)]
-    if not known.size or float((known > 0.0).mean()) < _LIKELY:
+    if plain is not None and (plain.near_best >= _LIKELY or plain.loss <= LITTLE):
         return ""
     cells = closest.group.scatter
     few_cells = cells is not None and cells.freedom <= _FEW_CELLS
     more = "values of --gamma, or --repeats" if few_cells else "--prompts, or --repeats"
-    return f"a gain is likely but not shown (more {more})"
+    return f"a gain is neither shown nor ruled out (more {more})"

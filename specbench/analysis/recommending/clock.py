@@ -97,11 +97,11 @@ class MeasuredClock:
         return np.where([self._in_step(gamma) for gamma in gammas], np.nan, found)
 
     def _in_step(self, gamma: int) -> bool:
-        """Whether a gamma lies between those next to the step: it may be on either side."""
+        """Whether a step lies between the neighbours of a gamma: it may be on either side."""
         if self.step is None:
             return False
-        known = np.array(list(self.sums))
-        return bool(known[~self.step.above].max() < gamma < known[self.step.above].min())
+        above = dict(zip(self.sums, self.step.above.tolist(), strict=True))
+        return len({above[near] for near in neighbours(gamma, self.sums)}) > 1
 
     def pulls(self, gamma: int) -> dict[int, float]:
         """Its own, or its neighbours' shares; smoothed, also of those that are smoothed with it."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specbench.analysis.recommending.candidates import Candidate
-from specbench.analysis.recommending.choice import diverged, preferred
+from specbench.analysis.recommending.candidates import Candidate, diverged
+from specbench.analysis.recommending.choice import preferred
 from specbench.analysis.recommending.servers import Served
 from specbench.theory.bootstrap import expanded_ends
 from specbench.theory.clusters import Numbers

@@ -147,6 +147,19 @@ def test_lent_degrees_of_freedom_make_a_bound_as_sure_as_its_own_would() -> None
         assert errors.widths(0.975, seed=0) == pytest.approx(stats.t.ppf(0.975, 7 + lent), rel=0.1)
 
 
+def test_no_interval_is_narrower_than_a_part_of_its_error_alone() -> None:
+    """Welch's degrees of freedom of a part told by one and another told by many are many."""
+    values = np.random.default_rng(12).normal(size=(60, 1))
+    many = Influence(FIRST, (values - values.mean()) / 60)
+    few = Deviations(FIRST, np.ones((1, 1)), 0.3 * float(many.variance()[0]), 1)
+    both = Errors(1, [many, few])
+    welch = stats.t.ppf(0.975, both.freedom[0]) * both.standard[0]
+    alone = stats.t.ppf(0.975, 1) * np.sqrt(few.size)
+    assert welch < alone
+    low, high = interval(np.zeros(1), both)
+    assert (-low[0], high[0]) == pytest.approx((alone, alone))
+
+
 def test_deviations_of_a_block_move_its_estimates_alone_and_together() -> None:
     apart = [Deviations(np.array([place]), np.array([[1.0]]), 1.0, 50) for place in (0, 1)]
     shared = [Deviations(np.array([0, 1]), np.array([[1.0, 1.0]]), 1.0, 50)]

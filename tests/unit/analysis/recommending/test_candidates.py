@@ -10,11 +10,11 @@ from specbench.analysis.fitted import GroupFit
 from specbench.analysis.recommending.candidates import Candidate, Field, field_of
 from specbench.analysis.recommending.choice import (
     Choice,
+    Sureness,
     against,
     choose,
     preferred,
     sureness,
-    wanting,
 )
 from specbench.analysis.recommending.speeds import speeds_of
 from specbench.theory.intervals import paired_ratio_of_ratios
@@ -146,17 +146,59 @@ def candidate(
     return Candidate(group, gamma, speedup, ends, bound, (point,), lambda: drawn)
 
 
-def test_a_gain_that_is_likely_but_not_shown_is_undecided() -> None:
-    near = np.log(1.5) + np.random.default_rng(0).normal(0.0, 0.1, 1000)
-    far = np.log(1.5) + np.random.default_rng(0).normal(0.0, 0.5, 1000)
-    likely, unlikely = candidate(4, 1.5, near, bound=0.9), candidate(4, 1.5, far, bound=0.9)
-    assert choose([likely]).wanting.startswith("a gain is likely but not shown (more ")
-    assert not choose([likely]).decided
-    assert choose([unlikely]).decided
-    assert choose([candidate(4, 0.95, near, bound=0.9)]).decided  # no gain is expected
-    assert choose([candidate(4, 1.5, near, bound=0.9, lossless="DIVERGED")]).decided
-    assert choose([candidate(4, 1.5, far, bound=None)]).wanting.startswith("too few prompts")
-    assert choose([candidate(4, 0.95, far, bound=None)]).decided
+def spread(speedup: float, deviation: float) -> Any:
+    return np.log(speedup) + np.random.default_rng(0).normal(0.0, deviation, 1000)
+
+
+def test_a_gain_that_is_neither_shown_nor_ruled_out_is_undecided() -> None:
+    """Whatever the fit is: what counts is how often plain decoding is as good, and what is lost."""
+    for logs in (spread(1.5, 0.1), spread(1.5, 0.5)):
+        choice = choose([candidate(4, 1.5, logs, bound=0.9)])
+        assert choice.wanting.startswith("a gain is neither shown nor ruled out (more ")
+        assert not choice.decided
+    assert choose([candidate(4, 0.95, spread(0.95, 0.1), bound=0.9)]).decided  # plain is as good
+    assert choose([candidate(4, 1.02, spread(1.02, 0.01), bound=0.9)]).decided  # little is lost
+    assert not choose([candidate(4, 1.04, spread(1.04, 0.01), bound=0.9)]).decided
+    assert choose([candidate(4, 1.5, spread(1.5, 0.1), 0.9, lossless="DIVERGED")]).decided
+
+
+def test_an_interval_that_ends_below_a_gain_needs_no_more_prompts() -> None:
+    few = candidate(4, 0.95, spread(0.95, 0.1), bound=0.8)
+    few = replace(few, group=replace(few.group, num_prompts=3))
+    assert choose([few]).wanting == "too few prompts to tell (more --prompts)"
+    assert choose([replace(few, ci=(0.9, 1.005))]).decided
+    for speedup in (1.5, 0.95):
+        without = replace(candidate(4, speedup, spread(speedup, 0.1), bound=None), ci=None)
+        assert choose([without]).wanting.startswith("too few prompts")
+
+
+def test_imported_means_are_not_too_few_prompts() -> None:
+    found = replace(candidate(4, 2.0, bound=None), ci=None)
+    found = replace(found, group=replace(found.group, num_prompts=0, imported_from="sglang"))
+    choice = choose([found])
+    assert choice.against.endswith("a speedup of 2.00 has no interval")
+    assert choice.wanting.startswith("its source has no more than means")
+
+
+def test_what_diverged_decides_nothing() -> None:
+    """Its speedup means nothing: neither that it is the best nor what is lost without it."""
+    fine, wrong = candidate(2, 1.5), candidate(4, 3.0, lossless="DIVERGED")
+    assert sureness(fine, [fine, wrong]) == Sureness(1.0, 1.0, 0.0)
+    hopeful = candidate(2, 1.2, spread(1.2, 0.1), bound=0.9)
+    assert choose([hopeful, wrong]).closest == hopeful
+    assert not choose([hopeful, wrong]).decided
+
+
+def test_what_diverged_widens_no_bound() -> None:
+    (group,) = groups({"x": GOOD}, (1, 2, 4))
+    others = groups({f"y{n}": GOOD for n in range(8)}, (1, 2, 4), seed=1)
+    wrong = [
+        replace(one, points=tuple(replace(p, lossless="DIVERGED") for p in one.points))
+        for one in others
+    ]
+    alone, beside = field([group], scatter=False), field([group, *wrong], scatter=False)
+    for place, one in enumerate(alone.candidates):
+        assert beside.candidates[place].bound == pytest.approx(one.bound, rel=0.001)
 
 
 @pytest.mark.parametrize(
@@ -164,10 +206,9 @@ def test_a_gain_that_is_likely_but_not_shown_is_undecided() -> None:
     [(1.0, "values of --gamma, or --repeats"), (9.0, "--prompts, or --repeats")],
 )
 def test_what_to_measure_more_of_depends_on_what_is_unsure(freedom: float, more: str) -> None:
-    near = np.log(1.5) + np.random.default_rng(0).normal(0.0, 0.1, 1000)
-    found = candidate(4, 1.5, near, bound=0.9)
+    found = candidate(4, 1.5, spread(1.5, 0.1), bound=0.9)
     found = replace(found, group=replace(found.group, scatter=Scatter(0.01, freedom)))
-    assert more in wanting(found)
+    assert more in choose([found]).wanting
 
 
 def test_within_a_percent_the_shorter_draft_is_preferred() -> None:

@@ -112,6 +112,21 @@ def test_times_with_a_step_are_smoothed_by_it() -> None:
     assert backwards.seconds((4, 7), np.ones(3)) == pytest.approx(seconds[0, [3, 6]])
 
 
+@pytest.mark.parametrize("own", [1, 3, 8])
+def test_a_single_gamma_off_the_line_keeps_its_own_time(own: int) -> None:
+    """The others are on their line without it; what lies between it and them is not known."""
+    line = {1: 1.071, 2: 1.14, 3: 1.2101, 4: 1.28, 6: 1.4201, 8: 1.56}
+    clock = stepped({**line, own: 1.15 * line[own]})
+    assert clock.step is not None
+    assert np.array(list(clock.sums))[clock.step.above].tolist() == [own]
+    found = dict(zip(range(1, 9), clock.seconds(range(1, 9), np.ones(3)).tolist(), strict=True))
+    assert found.pop(own) == pytest.approx(1.15 * line[own])
+    for gamma in line.keys() - {own}:
+        assert found.pop(gamma) == pytest.approx(1.0 + 0.07 * gamma, rel=1e-3)
+    lost = {1: [], 3: [], 8: [7]}[own]
+    assert [gamma for gamma, seconds in found.items() if np.isnan(seconds)] == lost
+
+
 def test_a_cell_moves_smoothed_times_by_its_pull() -> None:
     clock = stepped(STEPPED)
     slower = replace(clock, sums=clocks(evidence({**STEPPED, 6: 1.45 * 1.001}))[1].sums)
