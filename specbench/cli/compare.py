@@ -88,8 +88,8 @@ def compare(
     With --fail-below RATIO it is a gate: exit code 1 and one line with the cells that are slower,
     those whose tokens per second B / A have their whole interval below RATIO, or the ratio itself
     where there is no interval. Cells that can't be judged end it with 1 too, on a line of their
-    own: those of A that are not in B, or failed there, and those whose output DIVERGED or whose
-    numbers cannot be. Otherwise 0.
+    own: those of A that are not in B, or failed there in any repeat, and those whose output
+    DIVERGED or whose numbers cannot be; so does a B that is not complete. Otherwise 0.
     """
     chosen, limit = OutputFormat.of(format), _limit(fail_below)
 

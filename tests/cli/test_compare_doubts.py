@@ -132,6 +132,33 @@ def test_a_run_that_has_not_ended_says_so(specbench: Command, base: Path, copy: 
     assert f"note: {copy}: the run has not ended" in specbench("compare", str(base), str(copy)).err
 
 
+def test_a_run_that_has_not_ended_passes_no_gate(
+    specbench: Command, base: Path, copy: Path
+) -> None:
+    """What it lacks may be what became slow; as the one to compare with it will do."""
+    manifest_with(copy, finished=None)
+    result = specbench("compare", str(base), str(copy), *GATE)
+    assert result.code == 1
+    assert last_line(result.err).startswith(f"cannot be judged: {copy}: the run has not ended")
+    assert specbench("compare", str(copy), str(base), *GATE).code == 0
+
+
+def test_a_repeat_that_failed_in_b_fails_the_gate(specbench: Command, tmp_path: Path) -> None:
+    base = simulate_run(tmp_path / "base", DRAFTERS, gammas=(2,), prompts=8, tokens=32, repeats=2)
+    copy = Path(shutil.copytree(base, tmp_path / "copy"))
+    cells_with(copy, "-r1-ngram-g2-", status="failed", error="no luck")
+    result = specbench("compare", str(base), str(copy), *GATE)
+    assert result.code == 1
+    assert last_line(result.err) == f"cannot be judged: {CELL}: 1 of 2 failed in {copy}"
+    assert f"note: {copy}: failed: {CELL}" in result.err
+
+
+def test_cells_that_failed_in_both_are_named(specbench: Command, base: Path, copy: Path) -> None:
+    cells_with(copy, "-g2-", status="failed", error="no luck")
+    result = specbench("compare", str(copy), str(copy))
+    assert f"note: {copy}: failed: {CELL}" in result.err
+
+
 def test_a_cell_that_failed_in_b_alone_fails_the_gate(
     specbench: Command, base: Path, copy: Path
 ) -> None:

@@ -88,7 +88,8 @@ class Comparison:
     """All cells of both runs that match, and sentences on what does not.
 
     Attributes:
-        left_out: cells of A that B lacks, and those of B that A has but can't be used there.
+        left_out: cells of A that B lacks or has in part, those of B that A has but can't be used
+            there, and what B lacks of its own plan.
     """
 
     a: str
@@ -138,6 +139,8 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     ]
     lost = [f"{name}: left out of {a.path}" for name in left.unusable if name in right.only(left)]
     lost += [f"{name}: {right.why_not(name)} {b.path}" for name in left.only(right)]
+    lost += [f"{name}: {right.failures(name)} in {b.path}" for name in shared if right.lacks(name)]
+    lost += [f"{b.path}: {sentence}" for sentence in right.incomplete]
     return Comparison(str(a.path), str(b.path), tuple(cells), tuple(notes), tuple(lost))
 
 

@@ -121,12 +121,18 @@ class Side:
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """One run's cells that can be used, those that can't, and notes on both."""
+    """One run's cells that can be used, those that can't, and notes on both.
+
+    Attributes:
+        failed: the name of every cell that failed, once for each of its repeats.
+        incomplete: what is missing of the run's plan, in at most one sentence.
+    """
 
     run: Run
     sides: Mapping[CellName, Side]
     unusable: Sequence[CellName]
     failed: Sequence[CellName]
+    incomplete: Sequence[str]
     notes: Sequence[str]
 
     @classmethod
@@ -142,7 +148,8 @@ class CheckedRun:
         if not sides:
             problem = nothing_left(run, wrong)
             raise SpecbenchError(f"in {run.path}: {problem.message}", problem.hint)
-        notes = [f"{run.path}: {text}" for text in (*wrong.sentences, *incomplete(run))]
+        lacking = incomplete(run)
+        notes = [f"{run.path}: {text}" for text in (*wrong.sentences, *lacking)]
         if diverged := [str(name) for name, side in sides.items() if side.diverged]:
             notes.append(
                 f"{run.path}: {DIVERGED}: output differs from plain decoding, a bug; its speed "
@@ -150,13 +157,24 @@ class CheckedRun:
             )
         unusable = [several.name(cell) for cell in run.cells if cell.cell_id in wrong.unusable]
         failed = [several.name(cell) for cell in run.cells if cell.status != "ok"]
-        return cls(run, sides, unusable, failed, notes)
+        if failed:
+            notes.append(f"{run.path}: failed: {some(dict.fromkeys(map(str, failed)))}")
+        return cls(run, sides, unusable, failed, lacking, notes)
 
     def why_not(self, name: CellName) -> str:
         """Why a cell of the other run is not among the sides, to be followed by the run."""
         if name in self.unusable:
             return "left out of"
         return "failed in" if name in self.failed else "not in"
+
+    def lacks(self, name: CellName) -> bool:
+        """Whether some repeats of a cell that can be used failed."""
+        return name in self.failed
+
+    def failures(self, name: CellName) -> str:
+        """How many of a cell's repeats failed, to be followed by the run."""
+        failed = self.failed.count(name)
+        return f"{failed} of {failed + len(self.sides[name].cells)} failed"
 
     def only(self, other: CheckedRun) -> list[CellName]:
         """Cells that the other run does not have."""
