@@ -50,8 +50,10 @@ def ones(rounds: Columns) -> Numbers:
 
 
 def by_conversation(tables: Iterable[Tables], *columns: Column) -> dict[str, Numbers]:
-    """Conversation -> sums [columns] over its rounds in some tables; those without rounds are
-    missing."""
+    """Conversation -> sums [columns] over its rounds in some tables.
+
+    Those without rounds are missing.
+    """
     sums: dict[str, Numbers] = {}
     for rounds, requests in tables:
         amounts = (of(rounds) for of in columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from specbench.records.steps import Columns, integers, numbers
+from specbench.records.steps import Columns, integers, row_seconds
 
 _COUNTS = {
     "rounds": (
@@ -52,11 +52,10 @@ def table_fault(rounds: Columns, requests: Columns) -> Fault | None:
     if not count:
         return "requests", "holds no request"
     owner = integers(rounds, "request")
-    seconds = sum(numbers(rounds, name) for name in _SECONDS["rounds"])
     for wrong, reason in (
         (owner >= count, f"names a request beyond the {count} there are"),
         (integers(rounds, "active_rows") == 0, "has no active row"),
-        (np.asarray(seconds) == 0.0, "has a step that takes no time"),
+        (row_seconds(rounds) == 0.0, "has a step that takes no time"),
     ):
         if wrong.any():
             return "rounds", f"{reason}: row {_first(wrong)}"
