@@ -6,7 +6,12 @@ bootstrap over clusters. Both work on a scale where the ratio is unbounded (the 
 proportion, the log of a rate), so an interval never leaves the possible range and keeps its
 coverage close to the boundary, where a symmetric one falls to 85%.
 
+Long conversations weigh more than short ones, so that n of them say as much as fewer equal ones do:
+Student's t counts those, and is kept from 24 up where they are fewer than 16.
+
 - Ratio of sums and its cluster-robust variance: Cochran, Sampling Techniques, 3rd ed., ch. 6.
+- Residuals of those that weigh most, corrected: MacKinnon & White 1985 (HC2).
+- How many equal ones unequal ones stand for: Kish, Survey Sampling (1965), sect. 11.7.
 - Bootstrap: specbench.theory.bootstrap.
 - Parts with variances of their own: Welch 1947.
 
@@ -32,6 +37,9 @@ from specbench.theory.clusters import MIN_TIME_BLOCKS, Numbers, same_length
 
 BOOTSTRAP_FROM = 24
 """Clusters from which the bootstrap is used."""
+
+_ALIKE = 16.0
+"""Equal clusters that those must stand for: bootstraps of fewer cover 90%."""
 
 ASSUMED_CORRELATION = 0.05
 """Correlation of two acceptances within a prompt, used only where the sample can't tell: when every
@@ -98,18 +106,19 @@ def ratio_interval(
         return None
     ratio = float(top.sum() / bottom.sum())
     residuals = (top - ratio * bottom) / bottom.sum()
-    error = math.sqrt(count / (count - 1) * float(residuals @ residuals))
+    variance, freedom = _spread(residuals, bottom / bottom.sum())
+    error = math.sqrt(variance)
     bounded = math.isfinite(upper)
     if error <= 1e-12 * max(ratio, 1e-300) or (bounded and ratio in (0.0, upper)):
         if not bounded:
             return Interval(ratio, ratio, ratio, count, "boundary") if ratio > 0.0 else None
         low, high = _exact(ratio / upper, bottom, level)
         return Interval(ratio, upper * low, upper * high, count, "boundary")
-    if count >= BOOTSTRAP_FROM:
+    if _many(count, freedom):
         columns = np.column_stack([top, bottom])
         low, high = bca(_first_ratio, columns, residuals, level, seed)
         return Interval(ratio, min(low, ratio), max(high, ratio), count, "bootstrap")
-    reach = float(quantiles.student_t(0.5 + level / 2, count - 1)) * error
+    reach = float(quantiles.student_t(0.5 + level / 2, freedom)) * error
     if bounded:
         share = ratio / upper
         middle, reach = math.log(share / (1 - share)), reach / upper / (share * (1 - share))
@@ -150,11 +159,11 @@ def paired_ratio_of_ratios(
     ratio = float(_ratio_of_ratios(totals))
     shares = columns / totals
     residuals = (shares[:, 0] - shares[:, 1]) - (shares[:, 2] - shares[:, 3])
-    error = math.sqrt(count / (count - 1) * float(residuals @ residuals))
-    if count >= BOOTSTRAP_FROM and error > 1e-12:
+    variance, freedom = _spread(residuals, (shares[:, 1] + shares[:, 3]) / 2)
+    if _many(count, freedom) and variance > 1e-24:
         low, high = bca(_ratio_of_ratios, columns, residuals, 0.95, seed)
         return Interval(ratio, min(low, ratio), max(high, ratio), count, "bootstrap")
-    reach = float(quantiles.student_t(0.975, count - 1)) * error
+    reach = float(quantiles.student_t(0.975, freedom)) * math.sqrt(variance)
     return Interval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), count, "cluster-t")
 
 
@@ -176,16 +185,16 @@ def product_of_ratios(parts: Sequence[tuple[ArrayLike, ArrayLike]]) -> Interval 
     Raises:
         SpecbenchError: the arrays don't fit together.
     """
-    estimate, found = 1.0, []
+    estimate, found, units = 1.0, [], []
     for numerators, denominators in parts:
         top, bottom = _pair(numerators, denominators)
         if top.size < 2 or not top.sum() > 0.0:
             return None
-        residuals = top / top.sum() - bottom / bottom.sum()
+        shares = bottom / bottom.sum()
         estimate *= float(top.sum() / bottom.sum())
-        variance = top.size / (top.size - 1) * float(residuals @ residuals)
-        found.append((variance, top.size - 1))
-    return _welch(estimate, found)
+        found.append(_spread(top / top.sum() - shares, shares))
+        units.append(top.size)
+    return _welch(estimate, found, min(units))
 
 
 Strata = Sequence[Sequence[ArrayLike]]
@@ -223,18 +232,35 @@ def two_sample_ratio(first: Strata, second: Strata) -> Interval | None:
             variance += size / (size - 1) * float(residuals @ residuals)
         estimate *= (top / bottom) ** power
         parts.append((variance, sum(sizes) - len(sizes)))
-    return _welch(estimate, parts)
+    return _welch(estimate, parts, min(freedom for _, freedom in parts) + 1)
 
 
-def _welch(estimate: float, parts: Sequence[tuple[float, int]]) -> Interval:
+def _spread(residuals: Numbers, shares: Numbers) -> tuple[float, float]:
+    """Variance of a linearised ratio, and its degrees of freedom, at least 1.
+
+    Of n equal clusters n / (n - 1) times the sum of squares, and n - 1.
+
+    Args:
+        residuals: [clusters] what each adds to the ratio.
+        shares: [clusters] of each in the denominators; they sum to 1.
+    """
+    told = np.maximum(1.0 - shares, 1e-12)  # a cluster draws the ratio to itself by its share
+    return float((residuals**2 / told).sum()), max(1.0 / float(shares @ shares) - 1.0, 1.0)
+
+
+def _many(count: int, freedom: float) -> bool:
+    """Whether clusters are enough, and alike enough, for the bootstrap."""
+    return count >= BOOTSTRAP_FROM and freedom >= _ALIKE - 1.0
+
+
+def _welch(estimate: float, parts: Sequence[tuple[float, float]], clusters: int) -> Interval:
     """An interval on the log scale from independent variances and their degrees of freedom."""
     variance, freedom = sum(part for part, _ in parts), 1.0
     if variance > 0.0:
         freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     reach = float(quantiles.student_t(0.975, freedom)) * math.sqrt(variance)
     low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
-    fewest = min(degrees for _, degrees in parts) + 1
-    return Interval(estimate, low, high, fewest, "independent-t")
+    return Interval(estimate, low, high, clusters, "independent-t")
 
 
 def _exact(share: float, bottom: Numbers, level: float) -> tuple[float, float]:

@@ -83,7 +83,8 @@ def test_paired_speedup_interval_by_hand() -> None:
     # (residual 0), of the cell's 7.1 s 4.1 and 3.0, of its 8 tokens 5 and 3
     fields = summarize(samples.cell(), *samples.single(), [samples.single_baseline()], None)
     residual = 4.1 / 7.1 - 5 / 8
-    reach = 12.706204736432095 * math.sqrt(2 * 2 * residual**2)  # t with 1 degree of freedom
+    variance = residual**2 / (1 - 5 / 8) + residual**2 / (1 - 3 / 8)
+    reach = 12.706204736432095 * math.sqrt(variance)  # t with 1 degree of freedom
     speedup = 8 / 7.1
     assert fields["speedup_ci"] == pytest.approx(
         (speedup * math.exp(-reach), speedup * math.exp(reach))

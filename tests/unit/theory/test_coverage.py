@@ -57,6 +57,33 @@ def test_alpha(clusters: int, spread: float, alpha: float, gamma: int) -> None:
     assert 0.90 <= covered(intervals, truth) <= 0.98
 
 
+UNEQUAL = {
+    12: [16] * 4 + [64] * 4 + [256] * 3 + [1024],
+    24: [16] * 8 + [64] * 8 + [256] * 6 + [1024] * 2,
+}
+
+
+@pytest.mark.parametrize("clusters", UNEQUAL)
+@pytest.mark.parametrize("spread", [0.0, 0.15])
+def test_conversations_of_very_unequal_length(clusters: int, spread: float) -> None:
+    """Intervals that count 24 of them as 24 cover 90% of alphas and 87% of ratios of times."""
+    generator = np.random.default_rng(15)
+    alphas, ratios = [], []
+    for _ in range(2 * RUNS):
+        length = np.array(UNEQUAL[clusters])
+        chance = np.full(clusters, 0.7)
+        if spread:
+            weight = 0.21 / spread**2 - 1
+            chance = generator.beta(0.7 * weight, 0.3 * weight, clusters)
+        alphas.append(ratio_interval(generator.binomial(length, chance), length))
+        step = generator.lognormal(0.0, 0.1, clusters)
+        drafts = 0.05 * step * generator.lognormal(-(0.05**2) / 2, 0.05, clusters)
+        rounds = length / (1 + 2 * chance)
+        ratios.append(paired_ratio_of_ratios(drafts * rounds, rounds, step * length, length))
+    assert 0.92 <= covered(alphas, 0.7) <= 0.98
+    assert 0.91 <= covered(ratios, 0.05) <= 0.98
+
+
 @pytest.mark.parametrize("clusters", CLUSTERS)
 def test_accepted_tokens_per_round(clusters: int) -> None:
     generator = np.random.default_rng(12)
