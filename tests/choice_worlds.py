@@ -19,7 +19,7 @@ from specbench.analysis.acceptance.verdict import Acceptance
 from specbench.analysis.fitted import GammaFit, GroupFit
 from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.recommending.candidates import Candidate, field_of
-from specbench.analysis.recommending.choice import choose
+from specbench.analysis.recommending.choice import Choice, choose
 from specbench.analysis.recommending.speeds import speeds_of
 from specbench.analysis.rounds.evidence import Evidence, TokenSums
 from specbench.analysis.rounds.model import RoundModel, RoundShape
@@ -252,9 +252,14 @@ def candidates(groups: Groups) -> tuple[Candidate, ...]:
     return field_of(groups, *speeds_of(groups), max_gamma=16).candidates
 
 
-def recommended(found: Sequence[Candidate]) -> list[int]:
-    """The gamma recommended in each setting; 0 is plain decoding."""
+def choices(found: Sequence[Candidate]) -> list[Choice]:
+    """What is recommended in each setting; a gamma of 0 is plain decoding."""
     by_setting: dict[Setting, list[Candidate]] = {}
     for candidate in found:
         by_setting.setdefault(candidate.setting, []).append(candidate)
-    return [choose(here).gamma for here in by_setting.values()]
+    return [choose(here) for here in by_setting.values()]
+
+
+def recommended(found: Sequence[Candidate]) -> list[int]:
+    """The gamma recommended in each setting; 0 is plain decoding."""
+    return [choice.gamma for choice in choices(found)]

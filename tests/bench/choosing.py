@@ -1,8 +1,8 @@
 """Does the recommendation hold what it promises?
 
 Simulated runs whose truth is known. How often the chosen gamma is within 1% of the best one, beside
-that of the highest measured speedup; how often a run without any gain recommends nothing; and how
-often intervals of fitted speedups hold the truth.
+that of the highest measured speedup; how often a run without any gain recommends nothing, and
+whether it is sure of that; and how often intervals of fitted speedups hold the truth.
 
     python -m tests.bench.choosing --simulations 200
 """
@@ -17,7 +17,7 @@ import typer
 
 from specbench.analysis.acceptance.verdict import model_for
 from specbench.analysis.recommending.choice import preferred
-from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks
+from tests.choice_worlds import Drafter, World, candidates, choices, costing, tasks
 
 GAMMAS = (1, 2, 3, 4, 6, 8)
 FEW_GAMMAS = (1, 2, 4)
@@ -90,11 +90,16 @@ def nothing(name: str, case: Case, simulations: int) -> bool:
     """Print how often nothing is recommended where the best gamma gains nothing."""
     slower = case.worlds[0].slower
     even = costing(case.drafter, FEW_GAMMAS, 1.0, slower)
-    none = 0
+    none, decided = 0, []
     for seed in range(simulations):
-        found = candidates(tasks(even, FEW_GAMMAS, case.worlds, seed))
-        none += not any(recommended(found))
-    print(f"no gain, {name}: nothing recommended {none / simulations:.1%}", flush=True)
+        made = choices(candidates(tasks(even, FEW_GAMMAS, case.worlds, seed)))
+        none += not any(choice.gamma for choice in made)
+        decided += [choice.decided for choice in made if not choice.gamma]
+    print(
+        f"no gain, {name}: nothing recommended {none / simulations:.1%}; it says do not speculate "
+        f"in {np.mean(decided):.0%} of settings, undecided in the others",
+        flush=True,
+    )
     return none >= PROMISED * simulations
 
 
