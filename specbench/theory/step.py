@@ -5,8 +5,8 @@ that no kernel fits, and is on no line then. Two baselines alone hardly tell how
 so that they can't tell a jump from a slow cell; but the gammas themselves do. A step between two
 neighbouring gammas, of two or more on either side, or a single gamma off the others' line, is shown
 where a line with it fits far better than one without: the largest F of all places for it, at 5%
-divided by their number (Bonferroni). The test needs no baselines, and rejects no more often where
-cells differ more.
+divided by their number (Bonferroni), of single ones at 2%. The test needs no baselines, and rejects
+no more often where cells differ more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
 
-_SIGNIFICANT = 0.05
+_STEP_LEVEL, _SINGLE_LEVEL = 0.05, 0.02
 _SIDE = 2  # gammas on either side of a step; a single one is a place of its own
 _ROUNDINGS = 1e-12  # squares of relative deviations that are none
 
@@ -58,12 +58,16 @@ def step_in(lines: RoundLines) -> Step | None:
 
     _, straight = fitted()
     ascending = np.sort(length)
-    sides = [length >= ascending[place] for place in range(_SIDE, time.size - _SIDE + 1)]
-    sides += [length == one for one in ascending]
-    fits_of = [fitted(above.astype(np.float64)) for above in sides]
-    best = int(np.argmin([left for _, left in fits_of]))
-    smoother, left = fits_of[best]
-    limit = float(quantiles.fisher_f(1.0 - _SIGNIFICANT / len(sides), 1, freedom))
-    if straight - left <= max(limit * left / freedom, _ROUNDINGS):
+    steps = [length >= ascending[place] for place in range(_SIDE, time.size - _SIDE + 1)]
+    singles = [length == one for one in ascending]
+    shown: list[tuple[float, NDArray[np.bool_], Numbers]] = []
+    for places, level in ((steps, _STEP_LEVEL), (singles, _SINGLE_LEVEL)):
+        limit = float(quantiles.fisher_f(1.0 - level / len(places), 1, freedom))
+        for above in places:
+            smoother, left = fitted(above.astype(np.float64))
+            if straight - left > max(limit * left / freedom, _ROUNDINGS):
+                shown.append((left, above, smoother))
+    if not shown:
         return None
-    return Step(sides[best], smoother, time, Scatter(left / freedom, freedom))
+    left, above, smoother = min(shown, key=lambda found: found[0])
+    return Step(above, smoother, time, Scatter(left / freedom, freedom))

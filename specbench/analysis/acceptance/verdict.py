@@ -88,7 +88,7 @@ class Acceptance:
     @property
     def sentence(self) -> str:
         """The verdict and what predictions make of it, for people."""
-        p_value, last = self.test.p_value, len(self.positions)
+        p_value, last = self.test.p_value, self.test.positions  # deeper ones: a handful of tokens
         if p_value is None:
             return f"{_UNTOLD}: {self.untested}; predictions use one α of {self.alpha:.2f}."
         p_text = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
@@ -96,7 +96,7 @@ class Acceptance:
             return (
                 f"Acceptance may be i.i.d. ({p_text}); predictions use one α of {self.alpha:.2f}."
             )
-        alphas = [position.alpha for position in self.positions]
+        alphas = [position.alpha for position in self.positions[:last]]
         first, deepest = self.model.alpha_at(1), self.model.alpha_at(last)
         if isinstance(self.model, Iid):
             says = (

@@ -68,7 +68,8 @@ _ALL = (
         "Intervals",
         "All are 95%. Rounds of one conversation resemble each other, so conversations are the "
         f"units, not rounds: from {BOOTSTRAP_FROM} up a bootstrap over conversations, below "
-        "Student's t on their residuals. Above batch size 1 times are shared by a batch, so their "
+        "Student's t on their residuals; where few of them hold most tokens they count as fewer. "
+        "Above batch size 1 times are shared by a batch, so their "
         f"units are blocks of time, at least {MIN_TIME_BLOCKS}. Below {FEW_PROMPTS} conversations "
         "an interval means little, and a warning says so. Those of costs and speedups hold what "
         "cells differ by that were measured one after the other, as baselines and draft lengths "
