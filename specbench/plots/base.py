@@ -125,7 +125,8 @@ def no_gain_line(axis: Axes, noise_floor: float | None) -> None:
     """Speedup 1, and the band around it that the two baselines of a block differ by anyway."""
     axis.axhline(1.0, color=INK, linewidth=1.1, zorder=1.5)
     if noise_floor is not None and math.isfinite(noise_floor) and noise_floor > 0:
-        axis.axhspan(1 - noise_floor, 1 + noise_floor, color="#BBBBBB", alpha=0.45, linewidth=0)
+        low, high = 1 / (1 + noise_floor), 1 + noise_floor  # as records.speedup.within_noise
+        axis.axhspan(low, high, color="#BBBBBB", alpha=0.45, linewidth=0)
 
 
 def error_bars(low: pd.Series, value: pd.Series, high: pd.Series) -> Any:

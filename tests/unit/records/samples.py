@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from specbench.records.schema import Cell, CellRecord, Manifest
+from specbench.records.store import RunWriter
 
 Columns = dict[str, list[Any]]
 
@@ -197,3 +199,12 @@ def adaptive() -> tuple[Columns, Columns]:
 
 def record(point: Cell, **fields: Any) -> CellRecord:
     return CellRecord.of(point, **{"alpha": 0.5, **fields})
+
+
+def write_two(folder: Path) -> tuple[str, str]:
+    """Write a run of one finished cell and one that ended for want of memory; their ids."""
+    one, two = cell(), cell(gamma=3)
+    with RunWriter.open(folder, manifest()) as writer:
+        writer.write_cell(record(one), *single())
+        writer.write_cell(record(two, status="out_of_memory", error="3 GB wanted"))
+    return one.cell_id, two.cell_id
