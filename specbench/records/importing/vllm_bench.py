@@ -168,8 +168,6 @@ def _batch_size(
     told = count(document, "max_concurrency") or None
     size = settled("batch_size", path, told, given.batch_size)
     if rate:
-        if peak is not None:
-            warnings.append(f"up to {peak} requests were in flight at once")
         return size or 1
     if size is None and peak is not None:
         text = "the peak of concurrent requests stands for the batch size, a guess (--batch-size)"
