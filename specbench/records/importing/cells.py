@@ -174,11 +174,16 @@ def remark(path: Path, text: str, warnings: list[str], notes: list[Note]) -> Non
 
 
 def remark_failures(
-    path: Path, failed: int, completed: int, warnings: list[str], notes: list[Note]
+    path: Path, failed: int, asked: int, warnings: list[str], notes: list[Note], of: str = ""
 ) -> None:
-    """As :func:`remark`, of requests that failed."""
+    """As :func:`remark`, of requests that failed.
+
+    Args:
+        of: what they are a part of, where a file has several.
+    """
     if failed:
-        text = f"{failed} of {failed + completed} requests failed and are in no number"
+        whose = f"{of}: " if of else ""
+        text = f"{whose}{failed} of {asked} requests failed and are in no number"
         remark(path, text, warnings, notes)
 
 

@@ -84,7 +84,7 @@ def _cell(
         why = _reason(failed, asked)
         notes.append(Note(path.name, f"{key['task']}: {why}: a failed cell"))
         return Imported(key, {"status": "failed", "error": why})
-    remark_failures(path, failed, done, warnings, notes)
+    remark_failures(path, failed, failed + done, warnings, notes, key["task"])
     pairs = _pairs(requests)
     fields = _speeds(row, requests, pairs, key["batch_size"], warnings)
     if not plain:
@@ -117,8 +117,8 @@ def _filters(sampling: Document) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     top_k, top_p = sampling.get("top_k"), number(sampling, "top_p")
-    if isinstance(top_k, int) and not isinstance(top_k, bool):
-        found["top_k"] = max(top_k, 0)
+    if isinstance(top_k, int | float) and not isinstance(top_k, bool):
+        found["top_k"] = max(int(top_k), 0)
     if top_p is not None:
         found["top_p"] = min(top_p, 1.0)
     return found

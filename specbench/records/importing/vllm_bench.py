@@ -99,7 +99,8 @@ def _cell(path: Path, document: Document, given: Given) -> Imported:
         fields = {"status": "failed", "error": why}
         notes.append(Note(path.name, f"{why}: a failed cell"))
     else:
-        remark_failures(path, failed, completed or 0, warnings, notes)
+        asked = failed + completed if completed else count(document, "num_prompts") or failed
+        remark_failures(path, failed, asked, warnings, notes)
     if is_plain:
         if swept is None:
             notes.append(Note(path.name, "without spec_decode fields, taken as plain decoding"))
@@ -140,7 +141,7 @@ def _speeds(document: Document) -> dict[str, Any]:
         "requests_per_s": positive(document, "request_throughput"),
         "goodput_per_s": good,
         "goodput_share": good * duration / completed
-        if good is not None and duration and completed and not count(document, "failed")
+        if good is not None and duration and completed and count(document, "failed") == 0
         else None,
         "percentiles": _percentiles(document),
     }

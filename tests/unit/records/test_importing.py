@@ -159,6 +159,9 @@ def test_rounds_that_may_have_been_cut_are_no_contradiction(tmp_path: Path) -> N
     stopped = llama(408, 100, finish_reason="stop")  # two rounds a request were not counted
     cells, _ = imported(tmp_path, stopped, given=Given(gamma=4))
     assert cells[0].fields["draft_length_mean"] == pytest.approx(4.08)
+    whole = llama(408, 100)  # at the length limit nothing is cut
+    with pytest.raises(SpecbenchError, match="above gamma 4"):
+        imported(tmp_path, whole, given=Given(gamma=4))
 
 
 def test_a_gamma_that_vllm_contradicts_is_refused(tmp_path: Path) -> None:
@@ -213,7 +216,8 @@ def test_a_failed_result_of_vllm_is_a_failed_cell_without_numbers(tmp_path: Path
 def test_failed_requests_are_warned_of_in_plain_decoding_too(tmp_path: Path) -> None:
     document = failing(llama(200, 100), (0, 2))
     cells, notes = imported(tmp_path, document, given=Given(gamma=2))
-    assert "2 of 4 requests failed and are in no number" in cells[0].fields["warnings"]
+    assert "coding: 2 of 4 requests failed and are in no number" in cells[0].fields["warnings"]
+    assert "f0.json: coding: 2 of 4 requests failed and are in no number" in notes
     (plain,), notes = imported(tmp_path, foreign.vllm(completed=12, failed=8))
     assert plain.fields["warnings"] == ["8 of 20 requests failed and are in no number"]
     assert f"f0.json: {plain.fields['warnings'][0]}" in notes
@@ -223,8 +227,10 @@ def test_a_failed_plain_cell_is_no_baseline(tmp_path: Path) -> None:
     """As a sweep tells of it, whose configuration says that it was not to draft."""
     key = "speculative_config.num_speculative_tokens"
     failed = {**foreign.vllm(completed=0, failed=20, mean_tpot_ms=1.0), key: 0}
-    cells, _ = imported(tmp_path, failed, foreign.vllm_speculative())
+    other = foreign.vllm(max_concurrency=8)
+    cells, notes = imported(tmp_path, failed, foreign.vllm_speculative(), other)
     assert cells[0].failed
+    assert any("no speedup" in note and "batch size (8, not 4)" in note for note in notes)
     assert "speedup" not in cells[1].fields
 
 
