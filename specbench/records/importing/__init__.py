@@ -109,7 +109,7 @@ def _format_of(source: Source, wanted: str | None) -> str:
 
 
 _SERVED = (
-    "Its accept_length is the server's mean since it was started, not of this run: import "
+    "Its accept_length is the server's running mean, what was asked before included: import "
     "bench_speculative's file, or measure the server with specbench run --backend openai:URL"
 )
 _HINT = "Give the result file that the tool itself wrote"
