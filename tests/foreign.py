@@ -9,6 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from specbench.records import importing
+from specbench.records.importing.cells import Given
+from specbench.records.importing.folder import write as write_run
+from specbench.records.importing.pairing import add_speedups
+from specbench.records.store import Run, load_run
+
 
 def write(path: Path, *documents: Any, lines: bool = False) -> Path:
     """One JSON document, or one per line."""
@@ -17,6 +23,24 @@ def write(path: Path, *documents: Any, lines: bool = False) -> Path:
     else:
         path.write_text(json.dumps(documents[0], indent=2))
     return path
+
+
+def imported_run(folder: Path, *files: Any, **given: Any) -> Run:
+    """A run from results; a list is a file of lines.
+
+    Args:
+        given: fields of :class:`specbench.records.importing.cells.Given`.
+    """
+    folder.mkdir()
+    paths = [
+        write(folder / f"f{place}.json", *(file if lines else [file]), lines=lines)
+        for place, file in enumerate(files)
+        for lines in [isinstance(file, list)]
+    ]
+    name, sources, cells = importing.read(paths, None, Given(**given))
+    add_speedups(cells)
+    write_run(folder / "run", name, sources, cells, Given(**given), [])
+    return load_run(folder / "run")
 
 
 def vllm(**changes: Any) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def _fit_imported(group: Group) -> GroupFit:
         key=group.key,
         draft_form=group.draft_form,
         alpha=imported.pooled_alpha(summaries),
-        alpha_ci=None,
+        alpha_ci=imported.alpha_interval(summaries),
         c=None,
         c_ci=None,
         step_s=None,
@@ -187,7 +187,7 @@ def _fit_imported(group: Group) -> GroupFit:
             _point(cells, summaries[gamma], None, None, None)
             for gamma, cells in group.cells.items()
         ),
-        warnings=tuple(dict.fromkeys(text for s in summaries.values() for text in s["warnings"])),
+        warnings=tuple(imported.warnings(group)),
         imported_from=next(cells[0].imported_from for cells in group.cells.values()),
         served=any(cell.server is not None for cells in group.cells.values() for cell in cells),
         costs=imported.round_costs(group.draft_form, summaries),

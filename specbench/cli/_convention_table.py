@@ -39,7 +39,7 @@ def print_convention(
     else:
         _print_tables(convention, rows)
     if all(value is None for row in rows for value in row.numbers.values()):
-        print_notes([f"this run's rounds don't tell what {convention} reports"])
+        print_notes([f"nothing in this run tells what {convention} reports"])
 
 
 def _print_tables(convention: str, rows: Sequence[ConventionRow]) -> None:

@@ -93,7 +93,7 @@ def _print_task(task: str, groups: Sequence[GroupFit], names: Names, detail: boo
         fitted += beside_label(label, [_fitted(group)], _LABEL_WIDTH)
         points = group.points if detail else [_fastest(group.points)]
         compared += beside_label(label, _compared(group, points), _LABEL_WIDTH)
-        if group.draft_form != "chain":
+        if group.draft_form != "chain" and any(p.alpha_by_position for p in group.points):
             by_depth += beside_label(label, _by_depth(group), _LABEL_WIDTH)
     print_table(f"{task}: fitted, over all γ", _FITTED, fitted)
     if not detail:
@@ -124,7 +124,8 @@ def _print_verdicts(title: str, verdicts: Sequence[Folded], names: Names) -> Non
 def _print_notes(run: RunFit, detail: bool) -> None:
     print(*_NOTES, sep="\n")
     print_context_note(group.key.setting.context_length for group in run.groups)
-    for line in form_notes({group.draft_form for group in run.groups}, "tokens"):
+    marked = {group.draft_form for group in run.groups if group.alpha is not None}
+    for line in form_notes(marked, "tokens"):
         print(line)
     if detail and any(group.costs is not None for group in run.groups):
         print(*COST_NOTES, sep="\n")

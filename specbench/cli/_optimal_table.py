@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from specbench.analysis.recommending.serving import typed
 from specbench.analysis.shown.formats import share
 from specbench.analysis.shown.names import gamma_label, printable, short_names, task_title
 from specbench.cli._given_alpha_table import print_given_alphas
@@ -95,8 +96,8 @@ def _print_options(answer: Answer) -> None:
     """What to type, each line once, with the settings that it is for."""
     settings: dict[str, list[str]] = {}
     for decision in answer.decisions:
-        if decision.options is not None:
-            settings.setdefault(decision.options, []).append(str(decision.setting))
+        if (options := typed(decision)) is not None:
+            settings.setdefault(options, []).append(str(decision.setting))
     if settings:
         print("What to type after specbench run")
         for options, where in settings.items():

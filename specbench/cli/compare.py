@@ -50,8 +50,10 @@ _LABEL_WIDTH = 11  # "match=first"
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="A run's folder, or its name in results/.")],
-    run_b: Annotated[Path, typer.Argument(help="The run to hold against it.")],
+    run_a: Annotated[
+        Path, typer.Argument(metavar="RUN_A", help="A run's folder, or its name in results/.")
+    ],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run to hold against it.")],
     fail_below: Annotated[
         str | None,
         typer.Option(metavar="RATIO", help="End with 1 if a cell's B / A is below this."),

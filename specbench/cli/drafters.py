@@ -9,6 +9,8 @@ def drafters() -> None:
 
     print_described("drafters")
     print(
+        "\nmodel, eagle and medusa without an argument are those that come with specbench,\n"
+        "trained for its default target\n"
         "\nwritten as kind[:argument][,key=value]..., for example\n"
         "  specbench run --drafter ngram,max=3 --drafter early-exit:6"
     )

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def fit(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in results/.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder, or its name in results/.")
+    ],
     format: Annotated[
         str, typer.Option(metavar=FORMAT_METAVAR, help="How to print the fit.")
     ] = "table",

@@ -62,7 +62,8 @@ def import_(
     from specbench.records import importing
     from specbench.records.importing.cells import Given
     from specbench.records.importing.folder import write
-    from specbench.records.importing.pairing import add_speedups
+    from specbench.records.importing.notes import told
+    from specbench.records.importing.pairing import add_speedups, unpaired
 
     if gamma is not None and gamma < 1:
         raise SpecbenchError(f"--gamma {gamma} is out of range", "Give a whole number from 1")
@@ -74,13 +75,17 @@ def import_(
     name, sources, cells = importing.read(files, format, given)
     add_speedups(cells)
     folder = out if out is not None else Path("results") / files[-1].stem
-    records = write(folder, name, sources, cells, given)
+    notes = [*told(note for cell in cells for note in cell.notes), *unpaired(cells)]
+    targets = dict.fromkeys(cell.key["target"] for cell in cells)
+    if len(targets) > 1:
+        notes.append(f"the files are of several targets: {', '.join(targets)}")
+    if all(not cell.is_baseline for cell in cells):
+        notes.append("no result of plain decoding, so there is no speedup: import it together")
+    records = write(folder, name, sources, cells, given, notes)
     plain = sum(record.is_baseline for record in records)
     said = (
         f"{counted(len(records), 'cell')} from {name} written to {folder}: "
         f"{plain} of plain decoding, {len(records) - plain} speculative"
     )
     print(printable(said))
-    print_notes(dict.fromkeys(note for cell in cells for note in cell.notes))
-    if plain == 0:
-        print_notes(["no result of plain decoding, so there is no speedup: import it together"])
+    print_notes(notes)

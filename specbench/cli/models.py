@@ -29,7 +29,9 @@ class ListFormat(StrEnum):
 
 
 def models(
-    format: Annotated[ListFormat, typer.Option(help="How to print the list.")] = ListFormat.TABLE,
+    format: Annotated[
+        ListFormat, typer.Option(metavar="table|json", help="How to print the list.")
+    ] = ListFormat.TABLE,
 ) -> None:
     """List the models that are on this machine already, with sizes, hashes and folders.
 

@@ -39,7 +39,7 @@ def reference(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]", help="A run's folder, or its name in results/, to stand beside it."
+            metavar="RUN", help="A run's folder, or its name in results/, to stand beside it."
         ),
     ] = None,
     format: Annotated[

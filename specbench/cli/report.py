@@ -15,7 +15,9 @@ from specbench.errors import SpecbenchError
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in results/.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder, or its name in results/.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE.html", help="Where to write. Default: report.html in RUN."),

@@ -63,6 +63,16 @@ def error_bar_handle(cut: bool = False, what: str = "95% interval", mark: str = 
     )
 
 
+def interval_handles(points: pd.DataFrame, of: Sequence[str], cut: bool = False) -> list[Line2D]:
+    """As :func:`error_bar_handle`; nothing where no point has an interval.
+
+    Args:
+        of: names of measured values.
+    """
+    ends = [f"{name}_{side}" for name in of for side in ("low", "high")]
+    return [error_bar_handle(cut)] if points[ends].notna().any(axis=None) else []
+
+
 def heading(text: str) -> Line2D:
     """A line of text inside a legend, with no mark beside it."""
     return Line2D([], [], linestyle="none", marker="none", label=text, gid=_HEADING)

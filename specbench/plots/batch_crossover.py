@@ -159,4 +159,5 @@ def _legend(points: pd.DataFrame, looks: dict[str, base.Series], top: float) -> 
         handles.append(line)
     handles.append(_keys.mark("none", "full", "number: best γ there"))
     cut = bool((points["speedup_high"] > top).any())
-    return [*handles, *_keys.reference_handles(points), _keys.error_bar_handle(cut)]
+    bars = _keys.interval_handles(points, ["speedup"], cut)
+    return [*handles, *_keys.reference_handles(points), *bars]

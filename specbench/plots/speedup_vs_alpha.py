@@ -183,9 +183,12 @@ def _legend(
     fills: dict[float, str],
     top: float,
 ) -> list[Line2D]:
-    handles = [_keys.heading("Gamma: closed form")]
+    drawn = bool(points["fit_c"].notna().any())
+    handles = [_keys.heading("Gamma: closed form" if drawn else "Gamma")]
     for gamma, look in gammas.items():
-        handles.append(Line2D([], [], color=look.colour, linestyle=look.dash, label=f"γ = {gamma}"))
+        curve = Line2D([], [], color=look.colour, linestyle=look.dash, label=f"γ = {gamma}")
+        points_alone = _keys.mark("o", "full", f"γ = {gamma}", look.colour)
+        handles.append(curve if drawn else points_alone)
     if _rows.synthetic(points).any():
         pale = (base.INK, _PALE)
         handles.append(Line2D([], [], color=pale, linewidth=_WIDE, label="extended model"))
@@ -196,5 +199,5 @@ def _legend(
         handles.append(_keys.heading("Temperature"))
         handles += [_keys.mark("o", fill, f"T = {value:g}") for value, fill in fills.items()]
     handles += _keys.reference_handles(points)
-    handles.append(_keys.error_bar_handle(cut=bool((points["speedup_high"] > top).any())))
-    return handles
+    cut = bool((points["speedup_high"] > top).any())
+    return handles + _keys.interval_handles(points, ["alpha", "speedup"], cut)

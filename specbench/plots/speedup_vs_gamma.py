@@ -146,16 +146,16 @@ def _legend(points: pd.DataFrame, looks: dict[str, base.Series], top: float) -> 
         handles.append(_keys.mark(look.marker, "full", base.wrapped(series, 26), look.colour))
     handles += [_keys.heading("Speedup"), _keys.mark("o", "full", "measured")]
     is_chain = points["draft_form"] == "chain"
-    if is_chain.any():
+    if (is_chain & points[["fit_alpha", "fit_c"]].notna().all(axis=1)).any():
         closed = Line2D([], [], color=base.INK, linestyle=_CLOSED, marker="o", label="closed form")
         closed.set(markersize=4, markerfacecolor="white")
         handles += [
             Line2D([], [], color=base.INK, linewidth=1.4, marker="_", label="extended model"),
             closed,
         ]
-    if not is_chain.all():
+    if (points[~is_chain].groupby("series")["gamma"].nunique() > 1).any():
         label = "joined: trees, gamma=auto\n(no model over γ)"
         handles.append(Line2D([], [], color=base.INK, linestyle=_JOINED, label=label))
     handles += _keys.reference_handles(points)
-    handles.append(_keys.error_bar_handle(cut=bool((points["speedup_high"] > top).any())))
-    return handles
+    cut = bool((points["speedup_high"] > top).any())
+    return handles + _keys.interval_handles(points, ["speedup"], cut)

@@ -14,6 +14,7 @@ from specbench.records.schema import Manifest
 FOLDERS = ("requests", "rounds", "diagnostics", "figures")
 """What a run's folder holds beside its two files."""
 
+_DIGITS = 8  # of a file's hash
 _MACHINE = ("git", "packages", "device", "target")
 _TIMED = ("swapped_linear_rows", "swapped_linear_columns")
 """Facts of a target that are timed anew at every load: they tell of no other target."""
@@ -94,11 +95,23 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The configuration keys that differ, with both values."""
     before, after = _flat(old), _flat(new)
     parts = [
-        f"{key}: {before.get(key)!r} there, {after.get(key)!r} here"
+        f"{key}: {_shown(before.get(key))} there, {_shown(after.get(key))} here"
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
     ]
     return "; ".join(parts) or "written by another version"
+
+
+def _shown(value: Any) -> str:
+    """A value as it is told; of files their names and the beginning of their hashes."""
+    if isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+        return ", ".join(
+            f"{one.get('name')} ({str(one.get('sha256'))[:_DIGITS]})"
+            if {"name", "sha256"} <= one.keys()
+            else repr(one)
+            for one in value
+        )
+    return repr(value)
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

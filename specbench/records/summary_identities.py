@@ -23,6 +23,9 @@ ROUNDING = 2e-3
 MEANS = 0.1
 """Means over requests and means over steps weigh long requests differently: by this share."""
 
+_ROUNDS_TOLD = ("llama-cpp",)
+"""Formats whose rounds are decoded - accepted tokens."""
+
 ALWAYS = 0.999
 """A chance of acceptance that real text does not reach."""
 
@@ -30,7 +33,7 @@ ALWAYS = 0.999
 def record_identities(record: CellRecord) -> list[str]:
     """The violated ones of the six identities, as far as a record's fields can show them.
 
-    1. tau <= gamma + 1, accepted <= evaluated <= drafted;
+    1. tau <= gamma + 1, accepted <= evaluated <= drafted <= gamma * rounds;
     2. tau = 1 + accepted / rounds, and no more tokens were committed than went out, apart from the
        last round of each request, which may be cut;
     3. time per output token = time per step / tau;
@@ -106,7 +109,26 @@ def _block_efficiency(record: CellRecord) -> list[str]:
     for (small, smaller), (large, larger) in pairwise(known):
         if smaller > larger:
             found.append(f"block efficiency: {smaller} {small} but {larger} {large}")
+    most = _most_drafted(record)
+    if record.num_drafted is not None and most is not None and record.num_drafted > most:
+        found.append(
+            f"block efficiency: {record.num_drafted} drafted in {record.num_rounds} rounds, "
+            f"{record.num_drafted / (record.num_rounds or 1):.2f} a round, above gamma = "
+            f"{record.gamma}"
+        )
     return found
+
+
+def _most_drafted(record: CellRecord) -> int | None:
+    """What the rounds could draft; None where that is not known, as of trees and servers, which may
+    count a root or rounds of their own.
+
+    Rounds that were told from tokens are fewer than there were by what ends of outputs cut.
+    """
+    if not record.num_rounds or record.server is not None or record.draft_form == "tree":
+        return None
+    cut = (record.num_requests or 0) * record.gamma if record.imported_from in _ROUNDS_TOLD else 0
+    return record.gamma * (record.num_rounds + cut)
 
 
 def _tokens(record: CellRecord) -> list[str]:

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from specbench.analysis.shown.formats import number
+from tests import foreign
 from tests.simulate import SimulatedDrafter, simulate_run
 
 Command = Callable[..., Any]
@@ -253,3 +256,26 @@ def test_gammas_left_out_are_predicted(specbench: Command, tmp_path: Path) -> No
         assert sum(terms) == pytest.approx(
             math.log(float(row["speedup"]) / float(row["closed_form"])), abs=1e-9
         )
+
+
+def test_documents_tell_the_error_without_traces_as_fit_does(
+    specbench: Command, tmp_path: Path
+) -> None:
+    root = Path(__file__).resolve().parents[2]
+    shutil.copytree(root / "results" / "lengths", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "diagnostics")
+    said = " ".join(specbench("fit", str(tmp_path / "run")).out.split())
+    told = re.search(r"the extended model (\d+%)", said)
+    assert told is not None
+    assert f"is {told[1]} off in the median, 2% with" in (root / "README.md").read_text()
+    predictions = (root / "docs" / "predictions.md").read_text()
+    assert f"Without the traces it is {told[1]} and 18%" in predictions
+
+
+def test_marks_and_tables_that_no_row_uses_are_left_out(specbench: Command, tmp_path: Path) -> None:
+    tree = foreign.sglang(steps=5, topk=4, nodes=16, tau=3.6)
+    foreign.imported_run(tmp_path / "a", [foreign.sglang(steps=0, tau=1.0), tree])
+    out = specbench("fit", str(tmp_path / "a" / "run"), "--detail").out
+    assert "eagle" in out
+    assert "†" not in out
+    assert "acceptance by depth" not in out

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,9 @@ def test_an_impossible_import_is_noted_with_both_sides(specbench: Command, tmp_p
 
 def test_impossible_counts_of_an_import_are_left_out(specbench: Command, tmp_path: Path) -> None:
     impossible = foreign.vllm_speculative(
-        spec_decode_per_position_acceptance_rates=[0.7, 0.4], spec_decode_acceptance_length=5.0
+        spec_decode_per_position_acceptance_rates=[0.7, 0.4],
+        spec_decode_draft_tokens=4000,
+        spec_decode_acceptance_length=5.0,
     )
     bad = foreign.write(tmp_path / "bad.json", impossible)
     good = foreign.write(tmp_path / "good.json", foreign.vllm_speculative())
@@ -302,3 +305,37 @@ def test_rounds_of_an_import_without_them_are_missed_in_one_sentence(
     with pytest.raises(SpecbenchError) as problem:
         run.columns("rounds", run.cells[0].cell_id)
     assert "it was imported from vllm-bench, whose results don't hold them" in str(problem.value)
+
+
+def test_the_same_files_in_any_order_are_the_same_run(specbench: Command, tmp_path: Path) -> None:
+    plain = foreign.write(tmp_path / "plain.json", foreign.vllm())
+    spec = foreign.write(tmp_path / "spec.json", foreign.vllm_speculative())
+    other = foreign.write(tmp_path / "other.json", foreign.vllm(duration=100.0))
+    out = ("--out", str(tmp_path / "run"))
+    assert specbench("import", str(plain), str(spec), *out).code == 0
+    assert specbench("import", str(spec), str(plain), *out).code == 0
+    line = specbench("import", str(other), str(spec), *out).error_line
+    assert re.search(
+        r"files: plain\.json \([0-9a-f]{8}\), spec\.json \([0-9a-f]{8}\) there, "
+        r"other\.json \([0-9a-f]{8}\), spec\.json \([0-9a-f]{8}\) here",
+        line,
+    )
+
+
+def test_files_of_several_targets_are_told(specbench: Command, tmp_path: Path) -> None:
+    plain = foreign.write(tmp_path / "plain.json", foreign.vllm())
+    spec = foreign.write(tmp_path / "spec.json", foreign.vllm_speculative(model_id="org/other"))
+    result = specbench("import", str(plain), str(spec), "--out", str(tmp_path / "run"))
+    assert "the files are of several targets: org/target, org/other" in result.err
+    assert "another target (org/target, not org/other)" in result.err
+    notes = load_run(tmp_path / "run").manifest.warnings
+    assert any("several targets" in note for note in notes)
+
+
+def test_a_failed_cell_is_told_and_written(specbench: Command, tmp_path: Path) -> None:
+    spec = foreign.write(tmp_path / "s.json", foreign.vllm_speculative(completed=0, failed=20))
+    result = specbench("import", str(spec), "--out", str(tmp_path / "run"))
+    assert result.code == 0
+    assert "all 20 requests failed: a failed cell" in result.err
+    (cell,) = load_run(tmp_path / "run").cells
+    assert (cell.status, cell.error, cell.tau) == ("failed", "all 20 requests failed", None)

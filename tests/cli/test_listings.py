@@ -52,3 +52,10 @@ def test_listing_starts_no_torch(command: str):
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert result.stderr == "False\n"
+
+
+def test_the_drafters_that_come_with_the_package_are_told(specbench):
+    said = " ".join(specbench("drafters").out.split())
+    shipped = sorted(file.name for file in (ROOT / "specbench/_drafters").glob("*/*/"))
+    for name in shipped:
+        assert re.search(rf"\b{name}\b.* without an argument are those that come with", said)

@@ -248,3 +248,13 @@ def test_the_module_is_the_command(specbench_process):
     result = specbench_process("--version")
     assert result.code == 0
     assert result.out.startswith("specbench ")
+
+
+@pytest.mark.parametrize("name", cli.command_names())
+def test_usage_names_arguments_and_formats_alike(specbench, name: str):
+    told = specbench(name, "--help").out
+    usage = told.partition("\n")[0]
+    assert "{run" not in usage, "arguments are in capital letters"
+    assert "[[" not in told
+    assert "--format <" not in told
+    assert "\n  [RUN]" not in told

@@ -72,15 +72,30 @@ def _diverged(groups: Iterable[GroupFit]) -> list[str]:
 
 
 def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
-    settings = dict.fromkeys(
-        str(group.key.setting)
+    alone = [
+        group
         for group in groups
         if all(point.noise_floor is None and point.v is None for point in group.points)
         and all(point.speedup is None for point in group.points)
+    ]
+    read = [group for group in alone if group.imported_from is not None and not group.served]
+    reasons = (
+        ("no baseline finished, so there is no speedup, c or v", _besides(alone, read)),
+        (
+            "plain decoding of the same target, task, temperature, load and engine was not "
+            "imported or failed, so there is no speedup",
+            read,
+        ),
     )
-    if not settings:
-        return []
-    return [f"no baseline finished, so there is no speedup, c or v: {some(settings)}"]
+    return [
+        f"{reason}: {some(dict.fromkeys(str(group.key.setting) for group in found))}"
+        for reason, found in reasons
+        if found
+    ]
+
+
+def _besides(groups: Sequence[GroupFit], others: Sequence[GroupFit]) -> list[GroupFit]:
+    return [group for group in groups if not any(group is other for other in others)]
 
 
 def _imported(how: str, found: Sequence[GroupFit]) -> list[str]:

@@ -14,6 +14,7 @@ from specbench.records.reading import Run
 from specbench.records.schema import Block, CellRecord
 from specbench.records.steps import Steps, counted_steps
 from specbench.records.summary_identities import record_identities
+from specbench.records.traces import TRACES
 
 _NAMED = 3  # cells whose tables can't be used, the others counted
 _TOLD = 2  # violations of one identity that are told in full, the others counted
@@ -111,6 +112,11 @@ def nothing_left(run: Run, wrong: Violations) -> SpecbenchError:
             f"no speculative cell of {name} finished: {len(failed)} of {len(run.cells)} cells "
             f"failed, the first one with: {failed[0].error or failed[0].status}",
             "Mend the cause and run again with --resume --retry-failed",
+        )
+    if (run.path / TRACES).exists():
+        return SpecbenchError(
+            f"{name} holds baselines and traces of drafters, no speculative cell",
+            f"specbench alpha {run.path} shows the traces",
         )
     return SpecbenchError(
         f"{name} holds baselines only, no drafter", "Run it again with --drafter, e.g. ngram"

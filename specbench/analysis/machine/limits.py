@@ -249,13 +249,18 @@ def _lacking(
         found.append("the target's parameters are not recorded, so its operations are not known")
     elif not steps:
         found.append("no baseline tells the bytes that its steps moved")
-    sampled = [g.key.setting for g in fitted.groups if g.key.setting.temperature > 0.0]
+    own = [group for group in fitted.groups if not group.imported_from or group.served]
+    sampled = [g.key.setting for g in own if g.key.setting.temperature > 0.0]
     hot = {(s.task, s.temperature, s.top_k, s.top_p) for s in sampled if s.context_length is None}
     unknown = sorted({task for task, *_ in hot - {one.setting for one in known}})
     if unknown:
         found.append(
             f"the target's entropy was not recorded above T = 0 ({', '.join(unknown)}), so there "
             "is no limit of drafting: specbench alpha RUN --drafter SPEC records it"
+        )
+    if any(g.key.setting.temperature > 0.0 for g in fitted.groups if g not in own):
+        found.append(
+            "imported results don't hold the target's entropy, so there is no limit of drafting"
         )
     if any(setting.context_length is not None for setting in sampled):
         found.append("the target's entropy is not recorded for padded prompts (--context-length)")

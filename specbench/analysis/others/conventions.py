@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.analysis.checking.violations import nothing_left, violations
+from specbench.analysis.others import imported
 from specbench.analysis.pooling import Group, GroupKey, Raw, RawTables, groups
 from specbench.errors import SpecbenchError
 from specbench.records.reading import Run
@@ -55,6 +56,8 @@ class RoundCounts:
         conditional: [gamma] accepted / evaluated at position 1, 2, ...
         overlap: mean of sum_x min(p, q) over the evaluated positions.
         single_alpha: False for trees and drafts of changing length.
+        tau, per_round: tokens that a round gave and that the target's forward of it had, of a
+            source that tells no counts.
     """
 
     gamma: int
@@ -69,6 +72,8 @@ class RoundCounts:
     conditional: Sequence[float | None] | None = None
     overlap: float | None = None
     single_alpha: bool = True
+    tau: float | None = None
+    per_round: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,22 @@ def _counts(group: Group, gamma: int, tables: RawTables) -> RoundCounts:
     cells = group.cells[gamma]
     is_chain = group.draft_form == "chain"
     if any(cell.imported_from is not None for cell in cells):
-        return counts_of_record(cells[0]) if len(cells) == 1 else RoundCounts(gamma)
+        return counts_of_record(_joined(cells))
     return counts_of_rounds(gamma, tables.joined(cells), is_chain)
+
+
+def _joined(cells: Sequence[CellRecord]) -> CellRecord:
+    """One record of repeats: counts added up, tau and shares as means."""
+    if len(cells) == 1:
+        return cells[0]
+    fields = imported.joined(cells)
+    return cells[0].updated(**{name: fields[name] for name in _JOINED})
+
+
+_JOINED = (
+    *("num_rounds", "num_drafted", "num_accepted", "num_requests", "tau", "tree_nodes"),
+    *("survival_by_position", "alpha_by_position", "alpha_overlap"),
+)
 
 
 def counts_of_rounds(gamma: int, raw: Raw, single_alpha: bool = True) -> RoundCounts:
@@ -175,7 +194,17 @@ def counts_of_record(record: CellRecord) -> RoundCounts:
         conditional=record.alpha_by_position,
         overlap=record.alpha_overlap,
         single_alpha=record.draft_form == "chain",
+        tau=record.tau,
+        per_round=_per_round(record),
     )
+
+
+def _per_round(record: CellRecord) -> int | None:
+    """Tokens in every forward of the target, where a source drafts as many in every round."""
+    if record.tree_nodes is not None:
+        return int(record.tree_nodes)
+    is_full = record.imported_from == "sglang" and record.draft_form == "chain"
+    return record.gamma + 1 if is_full else None
 
 
 def _leviathan(counts: RoundCounts) -> Report:
@@ -186,9 +215,12 @@ def _leviathan(counts: RoundCounts) -> Report:
 
 def _vllm(counts: RoundCounts) -> Report:
     share = _divided(counts.accepted, counts.drafts)
+    drafted = None if counts.per_round is None else counts.per_round - 1
     return {
-        "accepted / drafted": _divided(counts.accepted, counts.drafted),
-        "mean acceptance length": None if share is None else 1.0 + share,
+        "accepted / drafted": _or_else(
+            _divided(counts.accepted, counts.drafted), _divided(_accepted(counts), drafted)
+        ),
+        "mean acceptance length": _or_else(None if share is None else 1.0 + share, counts.tau),
         "per position": _shares(counts.survivors, counts.drafts),
     }
 
@@ -196,13 +228,16 @@ def _vllm(counts: RoundCounts) -> Report:
 def _sglang(counts: RoundCounts) -> Report:
     both = _sum(counts.accepted, counts.rounds)
     return {
-        "accept rate": _divided(both, counts.verified),
-        "accept length": _divided(both, counts.rounds),
+        "accept rate": _or_else(
+            _divided(both, counts.verified), _divided(counts.tau, counts.per_round)
+        ),
+        "accept length": _or_else(_divided(both, counts.rounds), counts.tau),
     }
 
 
 def _spec_bench(counts: RoundCounts) -> Report:
-    return {"mean accepted tokens": _divided(_sum(counts.accepted, counts.rounds), counts.rounds)}
+    mean = _divided(_sum(counts.accepted, counts.rounds), counts.rounds)
+    return {"mean accepted tokens": _or_else(mean, counts.tau)}
 
 
 def _gpt_fast(counts: RoundCounts) -> Report:
@@ -211,7 +246,7 @@ def _gpt_fast(counts: RoundCounts) -> Report:
         reached = np.array([counts.rounds, *counts.survivors, 0.0])
         histogram = ((reached[:-1] - reached[1:]) / counts.rounds).tolist()
     return {
-        "mean accepted": _divided(counts.accepted, counts.rounds),
+        "mean accepted": _or_else(_divided(counts.accepted, counts.rounds), _accepted(counts)),
         "share of rounds that accepted 0, 1, ...": histogram,
     }
 
@@ -236,7 +271,16 @@ _CONVENTIONS: Mapping[str, Callable[[RoundCounts], Report]] = {
 }
 
 
-def _divided(top: int | None, bottom: int | None) -> float | None:
+def _accepted(counts: RoundCounts) -> float | None:
+    """Per round, where tau is all that is told."""
+    return None if counts.tau is None else counts.tau - 1.0
+
+
+def _or_else(value: float | None, other: float | None) -> float | None:
+    return other if value is None else value
+
+
+def _divided(top: float | None, bottom: int | None) -> float | None:
     return top / bottom if top is not None and bottom else None
 
 

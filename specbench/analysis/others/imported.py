@@ -42,6 +42,21 @@ def pooled_alpha(fields: Mapping[int, Mapping[str, Any]]) -> float | None:
     return float(fmean(alphas))
 
 
+def alpha_interval(fields: Mapping[int, Mapping[str, Any]]) -> tuple[float, float] | None:
+    """The pooled alpha's, which is known where one cell is all there is."""
+    if len(fields) != 1:
+        return None
+    (summary,) = fields.values()
+    found: tuple[float, float] | None = summary["alpha_ci"]
+    return found
+
+
+def warnings(group: Group) -> list[str]:
+    """Of the group's cells and of the plain decoding beside them, each once."""
+    cells = [*(cell for own in group.cells.values() for cell in own), *group.baselines]
+    return list(dict.fromkeys(text for cell in cells for text in cell.warnings))
+
+
 def measured_model(fields: Mapping[int, Mapping[str, Any]]) -> MeasuredRounds | None:
     """The measured speedups as a model that answers at measured gammas; None without any.
 

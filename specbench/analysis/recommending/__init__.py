@@ -143,9 +143,15 @@ def recommend(run: RunFit, max_gamma: int | None = None) -> Answer:
         tuple(_of_drafter(group, field, max_gamma) for group in groups),
         decide(field),
         found,
-        tuple(lines(schedule, run.target, run.quantization) for schedule in found),
+        tuple(_lines(schedule, run) for schedule in found),
         tuple(notes),
     )
+
+
+def _lines(schedule: Schedule, run: RunFit) -> tuple[Line, ...]:
+    """For other engines."""
+    foreign = schedule.served is not None and schedule.served.foreign
+    return lines(schedule, run.target, run.quantization, foreign)
 
 
 def _beyond(groups: Sequence[GroupFit], max_gamma: int | None) -> list[int]:

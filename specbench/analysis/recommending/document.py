@@ -15,7 +15,7 @@ from specbench.analysis.recommending.choice import Choice
 from specbench.analysis.recommending.crossover import Crossover
 from specbench.analysis.recommending.output_length import BreakEven
 from specbench.analysis.recommending.schedule import Schedule
-from specbench.analysis.recommending.serving import Line
+from specbench.analysis.recommending.serving import Line, typed
 from specbench.analysis.shown.documents import acceptance_document, as_list, flat
 
 
@@ -109,7 +109,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "chance_near_best": sure.near_best if sure else None,
         "expected_loss": sure.loss if sure else None,
         "break_even": _break_even(decision.break_even),
-        "options": decision.options,
+        "options": typed(decision),
         "decided": decision.choice.decided,
         "provisional": decision.provisional,
         "reason": decision.choice.against or None,

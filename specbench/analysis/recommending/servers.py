@@ -60,6 +60,11 @@ class Served:
         """Whether the drafter only calibrates."""
         return next(iter(self.options.values()))[0].group.synthetic
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it was imported or a server's, so that its SPEC may name no weights of ours."""
+        return next(iter(self.options.values()))[0].group.imported_from is not None
+
 
 def served(field: Field) -> tuple[Served, ...]:
     """Every drafter under every load of a run, in the order in which they were measured."""

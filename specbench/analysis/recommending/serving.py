@@ -13,10 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from specbench import registry
+from specbench.analysis.recommending.choice import Decision
 from specbench.analysis.recommending.schedule import Schedule
+from specbench.records.importing.cells import UNNAMED
 from specbench.records.spec_text import Pieces, pieces
 from specbench.records.vllm_methods import METHODS, SAMPLING, WITH_WEIGHTS
 
+_ENGINES = ("vLLM", "SGLang", "Hugging Face")
+_MODEL, _EXAMPLE = "MODEL", "e.g. eagle:NAME"
 _SHIPPED_IN = "specbench's own package"
 
 
@@ -35,23 +40,57 @@ class Line:
     notes: tuple[str, ...] = ()
 
 
-def lines(schedule: Schedule, target: str, quantization: str | None = None) -> tuple[Line, ...]:
+def lines(
+    schedule: Schedule, target: str, quantization: str | None = None, foreign: bool = False
+) -> tuple[Line, ...]:
     """One per engine; none where no drafter is shown to pay.
 
     Args:
         schedule: with a drafter.
         target: what is served, as the engines are to be told.
         quantization: the method that it was quantised by when it was measured.
+        foreign: whether the drafter was imported or a server's, so that a SPEC without weights is
+            not one of ours.
     """
     if schedule.served is None:
         return ()
     spec = pieces(schedule.drafter)
+    if foreign and (unknown := untold(spec)):
+        return tuple(Line(engine, "", (unknown,)) for engine in _ENGINES)
     made = [_vllm(schedule, spec, target), _sglang(schedule, spec, target)]
+    if foreign and target == UNNAMED:
+        made = [_with_model(line) for line in made]
     notes = _quantised_notes({"target": quantization, "drafter": spec.options.get("quantization")})
     return tuple(
         replace(line, notes=line.notes + notes) if line.text else line
         for line in (*made, _hugging_face(schedule, spec))
     )
+
+
+def typed(decision: Decision) -> str | None:
+    """What to type after ``specbench run``; None where nothing is shown to pay, and where an
+    imported drafter is none that could be typed."""
+    group = decision.choice.group
+    is_read = group is not None and group.imported_from is not None and not group.served
+    return None if is_read and untold(pieces(decision.drafter)) else decision.options
+
+
+def untold(spec: Pieces) -> str:
+    """Why the drafter of another tool's result can't be run again; empty if it can."""
+    if spec.kind not in {*METHODS, *registry.names("drafters")}:
+        said = "was not named" if spec.kind == UNNAMED else f"{spec.kind} is no SPEC"
+        return f"the drafter {said}: name it with --drafter, {_EXAMPLE}"
+    if spec.kind in WITH_WEIGHTS and not spec.argument:
+        return f"whose {spec.kind} drafter it was is not told: name it with --drafter, {_EXAMPLE}"
+    return ""
+
+
+def _with_model(line: Line) -> Line:
+    """A line for a target that nobody named."""
+    if not line.text:
+        return line
+    note = f"{_MODEL} is what was measured, which no file told: specbench import --target NAME"
+    return replace(line, text=line.text.replace(UNNAMED, _MODEL, 1), notes=(*line.notes, note))
 
 
 def _quantised_notes(methods: Mapping[str, str | None]) -> tuple[str, ...]:

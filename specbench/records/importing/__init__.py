@@ -18,6 +18,8 @@ from specbench.errors import SpecbenchError
 from specbench.records.importing import llama_cpp, sglang, spec_bench, vllm_bench
 from specbench.records.importing.cells import Given, Imported
 from specbench.records.importing.documents import Source, load
+from specbench.records.importing.notes import Note
+from specbench.records.importing.vllm_bench import is_serving, of_sglang
 
 _FORMATS: dict[str, ModuleType] = {
     "llama-cpp": llama_cpp,
@@ -56,10 +58,22 @@ def read(
         kinds = "; ".join(f"{path.name} is {name}" for path, name in found.items())
         raise SpecbenchError(f"the files are of different formats: {kinds}", "Import them apart")
     (name,) = set(found.values())
-    cells = [cell for source in sources for cell in _cells(_FORMATS[name], source, given)]
+    once = {source.sha256: source for source in reversed(sources)}
+    kept = [source for source in sources if once[source.sha256] is source]
+    cells = [cell for source in kept for cell in _cells(_FORMATS[name], source, given)]
     if not cells:
         raise SpecbenchError(f"{paths[0]} holds no result", "It may be of a benchmark that failed")
-    return name, sources, cells
+    cells[0].notes += [
+        Note(source.path.name, _again(once[source.sha256].path, source.path))
+        for source in sources
+        if once[source.sha256] is not source
+    ]
+    return name, kept, cells
+
+
+def _again(first: Path, path: Path) -> str:
+    same = "given more than once" if first.name == path.name else f"the same as {first.name}"
+    return f"{same}, taken once"
 
 
 def _cells(module: ModuleType, source: Source, given: Given) -> list[Imported]:
@@ -79,6 +93,10 @@ def _format_of(source: Source, wanted: str | None) -> str:
     for number, document in enumerate(source.documents, start=1):
         kinds = [name for name, module in _FORMATS.items() if module.recognises(document)]
         where = f"{source.path}" + (f" object {number}" if len(source.documents) > 1 else "")
+        if not kinds and is_serving(document) and of_sglang(document):
+            raise SpecbenchError(
+                f"{where} is of SGLang's bench_serving, which is not read", _SERVED
+            )
         if not kinds:
             known = ", ".join(sorted(document)[:4]) or "nothing"
             what = wanted if wanted is not None else f"known format ({', '.join(names())})"
@@ -90,4 +108,8 @@ def _format_of(source: Source, wanted: str | None) -> str:
     return first
 
 
+_SERVED = (
+    "Its accept_length is the server's running mean, what was asked before included: import "
+    "bench_speculative's file, or measure the server with specbench run --backend openai:URL"
+)
 _HINT = "Give the result file that the tool itself wrote"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specbench.errors import SpecbenchError
+from specbench.records.importing.notes import Note
 from specbench.records.schema import BASELINE_DRAFTER
 from specbench.records.tables import Columns
 
@@ -39,22 +40,30 @@ class Imported:
     Attributes:
         key: fields of specbench.records.schema.Cell.
         fields: measured fields of CellRecord.
-        pairs: prompt -> (seconds, tokens) of decoding, where a source tells them apart.
+        pairs: prompt -> (seconds, tokens) of decoding, where a source tells them apart; of a prompt
+            with several answers their means.
+        whole_answers: whether those seconds are of whole answers, prefill included.
         rounds, requests: columns of specbench.records.tables.
-        notes: what was taken for granted, for the manifest.
+        notes: what was taken for granted of which file, for the manifest.
     """
 
     key: dict[str, Any]
     fields: dict[str, Any]
     pairs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    whole_answers: bool = False
     rounds: Columns | None = None
     requests: Columns | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def is_baseline(self) -> bool:
         """Whether this is plain decoding."""
         return bool(self.key["drafter"] == BASELINE_DRAFTER)
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing of it was measured."""
+        return bool(self.fields.get("status", "ok") != "ok")
 
 
 def plain_key() -> dict[str, Any]:
@@ -89,11 +98,11 @@ def needed(name: str, path: Path, value: Value | None) -> Value:
     return value
 
 
-def temperature_of(path: Path, told: float | None, given: float | None, notes: list[str]) -> float:
+def temperature_of(path: Path, told: float | None, given: float | None, notes: list[Note]) -> float:
     """The temperature; where neither tells it, 0 is taken and noted."""
     value = settled("temperature", path, told, given)
     if value is None:
-        notes.append(f"{path.name} does not tell the temperature: taken as 0 (--temperature)")
+        notes.append(Note(path.name, "the temperature is not told, taken as 0 (--temperature)"))
     return value or 0.0
 
 
@@ -136,6 +145,46 @@ def acceptance(
             fields["alpha"] = sum(survival) / sum(reached)
             fields["num_evaluated"] = round(sum(reached) * rounds)
     return fields
+
+
+def check_lengths(
+    path: Path, gamma: int, rounds: int | None, drafted: int | None, uncounted: int = 0
+) -> None:
+    """Drafts of gamma tokens at most.
+
+    Args:
+        rounds: those with a draft.
+        uncounted: rounds that there may have been besides.
+
+    Raises:
+        SpecbenchError: more was drafted than that many rounds could.
+    """
+    if rounds and drafted and drafted > gamma * (rounds + uncounted):
+        raise SpecbenchError(
+            f"{path} drafted {drafted} tokens in {rounds} rounds, {drafted / rounds:.2f} a round, "
+            f"above gamma {gamma}",
+            "Give the gamma that it was run with (--gamma); a file that tells it is damaged",
+        )
+
+
+def remark(path: Path, text: str, warnings: list[str], notes: list[Note]) -> None:
+    """Warn of a cell, and say it of its file too."""
+    warnings.append(text)
+    notes.append(Note(path.name, text))
+
+
+def remark_failures(
+    path: Path, failed: int, asked: int, warnings: list[str], notes: list[Note], of: str = ""
+) -> None:
+    """As :func:`remark`, of requests that failed.
+
+    Args:
+        of: what they are a part of, where a file has several.
+    """
+    if failed:
+        whose = f"{of}: " if of else ""
+        text = f"{whose}{failed} of {asked} requests failed and are in no number"
+        remark(path, text, warnings, notes)
 
 
 def full_length(gamma: int, rounds: int | None, drafted: int | None) -> bool:

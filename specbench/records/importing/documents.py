@@ -6,6 +6,7 @@ is None; what is there and no number is refused by name.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import math
@@ -38,7 +39,7 @@ def load(path: Path) -> Source:
         content = path.read_bytes()
     except OSError as error:
         raise SpecbenchError(f"cannot read {path}: {error.strerror}") from error
-    text = content.decode("utf-8", errors="replace")
+    text = content.decode(_encoding(content), errors="replace")
     if not text.strip():
         raise SpecbenchError(f"{path} is empty", "The tool that wrote it may have failed")
     try:
@@ -51,6 +52,12 @@ def load(path: Path) -> Source:
     if not documents:
         raise SpecbenchError(f"{path} is an empty list", "The tool that wrote it may have failed")
     return Source(path, documents, hashlib.sha256(content).hexdigest())
+
+
+def _encoding(content: bytes) -> str:
+    """UTF-8, with a mark before it or not; or what its mark says, as PowerShell writes files."""
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if is_wide else "utf-8-sig"
 
 
 _SHAPE = "A file holds one object, a list of objects, or one object per line"

@@ -21,16 +21,27 @@ from specbench.records.store import RunWriter
 
 
 def write(
-    folder: Path, format: str, sources: Sequence[Source], cells: Sequence[Imported], given: Given
+    folder: Path,
+    format: str,
+    sources: Sequence[Source],
+    cells: Sequence[Imported],
+    given: Given,
+    notes: Sequence[str],
 ) -> list[CellRecord]:
     """Write the run; importing the same files again writes the same cells again.
+
+    Args:
+        notes: what a reader should know, in whole sentences.
 
     Raises:
         SpecbenchError: the folder can't be written or holds another run.
     """
     config = {
         "format": format,
-        "files": [{"name": source.path.name, "sha256": source.sha256} for source in sources],
+        "files": sorted(
+            ({"name": source.path.name, "sha256": source.sha256} for source in sources),
+            key=lambda file: (file["name"], file["sha256"]),
+        ),
         **{name: value for name, value in asdict(given).items() if value is not None},
     }
     now = utc_now()
@@ -43,7 +54,7 @@ def write(
         finished=now,
         packages={"specbench": package_versions(())["specbench"]},
         target={"name": cells[0].key["target"]},
-        warnings=list(dict.fromkeys(note for cell in cells for note in cell.notes)),
+        warnings=list(notes),
     )
     records = _records(format, cells)
     with RunWriter.open(folder, manifest) as writer:

@@ -23,6 +23,7 @@ from specbench.records.importing.cells import (
     temperature_of,
 )
 from specbench.records.importing.documents import Document, Source, count, positive
+from specbench.records.importing.notes import Note
 
 
 def recognises(document: Document) -> bool:
@@ -42,7 +43,7 @@ def cells(source: Source, given: Given) -> list[Imported]:
 
 
 def _cell(path: Path, document: Document, given: Given) -> Imported:
-    notes: list[str] = []
+    notes: list[Note] = []
     batch_size = settled("batch_size", path, count(document, "batch_size"), given.batch_size)
     key: dict[str, Any] = {
         "target": given.target or UNNAMED,

@@ -4,12 +4,17 @@
 accepted one less. One file is one method; a file whose rounds all have length 1 is plain decoding.
 ``wall_time`` is of whole turns, prefill included: decoding is not timed apart. How many tokens a
 round drafted is not told, so alpha needs ``--gamma``.
+
+A run that is started again adds its answers to the file: of a question that occurs twice the last
+answer counts, as in Spec-Bench's own evaluation. Where a turn failed, the text is ``ERROR`` and the
+numbers are those of the turn before: such a question is left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +30,7 @@ from specbench.records.importing.cells import (
     temperature_of,
 )
 from specbench.records.importing.documents import Document, Source, numbers
+from specbench.records.importing.notes import Note
 from specbench.records.schema import Cell
 from specbench.records.tables import REQUESTS, ROUNDS
 from specbench.theory.clusters import cluster_sums
@@ -32,6 +38,9 @@ from specbench.theory.intervals import ratio_interval
 
 CHAT = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 """The categories that Spec-Bench reports together."""
+
+_ERROR = "ERROR"
+"""What stands for the text of a turn that failed."""
 
 _TEMPERATURE = re.compile(r"temp(?:erature)?-(\d+(?:\.\d+)?)")
 
@@ -59,8 +68,8 @@ class _Answer(NamedTuple):
 
 def cells(source: Source, given: Given) -> list[Imported]:
     """One cell per task."""
-    notes: list[str] = []
-    answers = [answer for document in source.documents for answer in _answers(document)]
+    notes: list[Note] = []
+    answers = [a for document in _counted(source, notes) for a in _answers(document)]
     key = _key(source, max((max(a.lengths, default=0) for a in answers), default=0), given, notes)
     tasks: dict[str, list[_Answer]] = {}
     for answer in answers:
@@ -70,7 +79,29 @@ def cells(source: Source, given: Given) -> list[Imported]:
     return found
 
 
-def _key(source: Source, longest: int, given: Given, notes: list[str]) -> dict[str, Any]:
+def _counted(source: Source, notes: list[Note]) -> list[Document]:
+    """The last answer to each question, without those of which a turn failed."""
+    last = {str(document["question_id"]): document for document in source.documents}
+    if twice := len(source.documents) - len(last):
+        text = "answered again, the last answer counts"
+        notes.append(Note(source.path.name, f"{_questions(twice)} {text}"))
+    whole = [document for document in last.values() if not _has_error(document)]
+    if failed := len(last) - len(whole):
+        text = f"left out, as a turn failed ({_ERROR})"
+        notes.append(Note(source.path.name, f"{_questions(failed)} {text}"))
+    return whole
+
+
+def _questions(count: int) -> str:
+    return f"{count} question{'' if count == 1 else 's'}"
+
+
+def _has_error(document: Document) -> bool:
+    turns = [choice.get("turns") for choice in document["choices"]]
+    return any(isinstance(texts, list) and _ERROR in texts for texts in turns)
+
+
+def _key(source: Source, longest: int, given: Given, notes: list[Note]) -> dict[str, Any]:
     """What all cells of a file share."""
     path = source.path
     if not longest:
@@ -90,13 +121,11 @@ def _key(source: Source, longest: int, given: Given, notes: list[str]) -> dict[s
         "backend": "spec-bench",
     }
     if longest == 1:
-        notes.append(f"every round of {path.name} gave one token: taken as plain decoding")
+        notes.append(Note(path.name, "every round gave one token, taken as plain decoding"))
         return key | plain_key()
     if given.gamma is None:
-        notes.append(
-            f"{path.name} does not tell how many tokens a round drafted: gamma is the longest run "
-            f"accepted, {longest - 1}, and there is no alpha (--gamma)"
-        )
+        text = "how many tokens a round drafted is not told, so gamma is the longest run accepted, "
+        notes.append(Note(path.name, f"{text}{longest - 1}, and there is no alpha (--gamma)"))
     elif longest > given.gamma + 1:
         raise SpecbenchError(
             f"{path} has a round of {longest} tokens, above --gamma {given.gamma} + 1",
@@ -155,11 +184,18 @@ def _cell(key: dict[str, Any], answers: Sequence[_Answer], gamma: int | None) ->
         if "alpha" in fields:
             fields["alpha_ci"] = _alpha_interval(answers, longest)
     rounds, requests = _tables(answers)
-    pairs: dict[str, tuple[float, float]] = {}
+    return Imported(key, fields, _pairs(answers), True, rounds, requests)
+
+
+def _pairs(answers: Sequence[_Answer]) -> dict[str, tuple[float, float]]:
+    """Seconds and tokens by question, means over its choices."""
+    choices: dict[str, list[_Answer]] = {}
     for answer in answers:
-        before = pairs.get(answer.question, (0.0, 0.0))
-        pairs[answer.question] = (before[0] + answer.seconds, before[1] + answer.tokens)
-    return Imported(key, fields, pairs, rounds, requests)
+        choices.setdefault(answer.question, []).append(answer)
+    return {
+        question: (fmean(a.seconds for a in own), fmean(a.tokens for a in own))
+        for question, own in choices.items()
+    }
 
 
 def _alpha_interval(answers: Sequence[_Answer], gamma: int) -> tuple[float, float] | None:

@@ -19,6 +19,9 @@ _MEANING = (
     "came before. That is tested, conversations being the independent units; where it is "
     "rejected, the model that best predicts a γ left out takes over."
 )
+_NO_ROUNDS = (
+    "Imported results and servers don't tell what each round evaluated, so nothing is tested."
+)
 _NO_CHAIN = "Trees and drafts of changing length have no single α, so nothing is tested."
 _WAS_SET = "Left out, because their α was set and not measured: "
 _VERDICT = ("drafter", "setting", "verdict")
@@ -38,7 +41,8 @@ def section(material: Material) -> Sequence[Part]:
     left_out = [Paragraph(_WAS_SET + ", ".join(synthetic) + ".", "note")] if synthetic else []
     if not tested:
         only_set = len(synthetic) == len({group.key.drafter for group in material.groups})
-        reason = [] if only_set else [Paragraph(_NO_CHAIN)]
+        no_rounds = all(group.imported_from is not None for group in material.groups)
+        reason = [] if only_set else [Paragraph(_NO_ROUNDS if no_rounds else _NO_CHAIN)]
         return [*reason, *left_out, *material.pictures(FIGURES)]
     by_position = material.by_setting(
         lambda group: _positions(group, material.names[group.key.drafter])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending import Decision, DrafterAnswer
+from specbench.analysis.recommending.serving import typed
 from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
 from specbench.analysis.shown.names import counted, gamma_label, with_gamma
 from specbench.errors import SpecbenchError
@@ -88,7 +89,8 @@ def _basis(decisions: Sequence[Decision], material: Material) -> str:
     if counts:
         few, most = min(counts), max(counts)
         span = counted(most, "prompt") if few == most else f"{few} to {most} prompts"
-        said += f", over {span}{' a setting' if len(decisions) > 1 else ''}"
+        over = f"over {span}{' a setting' if len(decisions) > 1 else ''}"
+        said += f", {over}" if chosen else f"; measured {over}"
     if material.machine:
         said += f", on {material.machine}"
     if any(one.provisional for one in decisions):
@@ -157,8 +159,8 @@ def _commands(decisions: Sequence[Decision]) -> list[str]:
     everything = [one.setting for one in decisions]
     uses: dict[str, list[Setting]] = {}
     for one in decisions:
-        if one.options is not None:
-            uses.setdefault(one.options, []).append(one.setting)
+        if (options := typed(one)) is not None:
+            uses.setdefault(options, []).append(one.setting)
     return [
         f"{options}  # {', '.join(fields.places(settings, everything))}"
         for options, settings in uses.items()

@@ -29,7 +29,7 @@ def section(material: Material) -> Sequence[Part]:
     """A list, or the sentence that there is nothing to warn of."""
     manifest = material.run.manifest
     found = [
-        *_notes(material),
+        *_unsaid(_notes(material), manifest.warnings),
         *_noisy(material),
         *_foreign(material.run.cells),
         *_dropped(manifest.dropped),
@@ -39,6 +39,12 @@ def section(material: Material) -> Sequence[Part]:
     if not found:
         return [Paragraph("Nothing in the record speaks against these numbers.")]
     return [Bullets([Bullet(_sentence(text), _tone(text)) for text in dict.fromkeys(found)])]
+
+
+def _unsaid(notes: Sequence[str], recorded: Sequence[str]) -> list[str]:
+    """Notes without those on an imported tool that are recorded with the files' names."""
+    said = {text.partition(": ")[2] for text in recorded} - {""}
+    return [note for note in notes if note.partition(": ")[2] not in said]
 
 
 def _notes(material: Material) -> Sequence[str]:

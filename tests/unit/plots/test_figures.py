@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 
 import pandas as pd
@@ -276,3 +277,18 @@ def test_a_server_that_tells_no_alpha_is_drawn_over_gamma_without_models() -> No
     frame.loc[served, "speedup"] = float("nan")
     with pytest.raises(SpecbenchError, match="no cell has a measured speedup"):
         speedup_vs_gamma.draw(frame[served])
+
+
+def test_a_legend_has_nothing_that_is_not_drawn() -> None:
+    """Of an imported run: no c, no intervals, one γ of a tree."""
+    frame = points(("ngram", "eagle:x,tree=8"), gammas=(4,))
+    unknown = ["fit_c", "closed_form", "extended", "alpha_low", "alpha_high"]
+    bare = frame.assign(**dict.fromkeys([*unknown, "speedup_low", "speedup_high"], math.nan))
+    labels = texts_of_legend(draw("speedup-vs-gamma", bare))
+    absent = ("extended model", "closed form", "95% interval", "joined")
+    assert not any(text.startswith(absent) for text in labels)
+    labels = texts_of_legend(draw("speedup-vs-alpha", bare))
+    assert not any("closed form" in text or "95% interval" in text for text in labels)
+    assert {"Gamma", "γ = 4"} <= set(labels)
+    labels = texts_of_legend(draw("speedup-vs-gamma", frame))
+    assert {"extended model", "closed form", "95% interval"} <= set(labels)

@@ -46,6 +46,10 @@ def test_an_honest_record_violates_nothing() -> None:
     [
         ({"tau": 4.2, "num_rounds": None}, "block efficiency: tau 4.2 is above gamma + 1 = 4"),
         ({"num_drafted": 2000}, "block efficiency: 2600 accepted but 2000 drafted"),
+        (
+            {"num_drafted": 6001},
+            "block efficiency: 6001 drafted in 2000 rounds, 3.00 a round",
+        ),
         ({"tau": 1.3}, "tokens: tau is 1.3, 1 + accepted / rounds = 1 + 2600 / 2000 = 2.3"),
         ({"tokens": 4000}, "tokens: accepted + rounds is 4600, the outputs have 4000"),
         ({"itl_s": 0.115}, "step times: time per output token is 0.115 s, time per step / tau"),
@@ -66,6 +70,12 @@ def test_a_planted_violation_is_named_with_both_sides(
 ) -> None:
     found = record_identities(imported(**changes))
     assert any(text.startswith(sentence) for text in found), found
+
+
+def test_rounds_told_from_tokens_may_be_too_few_to_have_drafted_all() -> None:
+    told = {"num_drafted": 6060, "imported_from": "llama-cpp"}
+    assert record_identities(imported(**told)) == []  # 20 outputs, 3 tokens cut of each at most
+    assert record_identities(imported(**{**told, "num_drafted": 6181})) != []
 
 
 @pytest.mark.parametrize("drafter", ["synthetic:1.0", "early-exit:29", "model:m"])

@@ -253,3 +253,14 @@ def test_of_many_violations_two_are_told_and_the_others_counted(tmp_path: Path) 
     assert "request 0" in first
     assert "request 1" in second
     assert more == "1 more violation of times"
+
+
+def test_a_run_of_traces_alone_says_where_they_are_shown(tmp_path: Path) -> None:
+    folder = simulate_run(tmp_path / "run", {})
+    with pytest.raises(SpecbenchError, match="holds baselines only, no drafter"):
+        fit_run(load_run(folder))
+    (folder / "diagnostics").mkdir(exist_ok=True)
+    (folder / "diagnostics" / "traces.jsonl").touch()
+    with pytest.raises(SpecbenchError, match="baselines and traces of drafters") as problem:
+        fit_run(load_run(folder))
+    assert problem.value.hint == f"specbench alpha {folder} shows the traces"
