@@ -15,10 +15,10 @@ from specbench.engine.loop import decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.measure.clock import Clock, HostClock
-from specbench.models.caches import Caches
 from specbench.models.capture import Capture, Capturing
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel
 from specbench.models.rows import Rows
-from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.tape import TapeCapture
 from tests.tiny import GREEDY, make_decoder, make_drafter

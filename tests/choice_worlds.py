@@ -20,7 +20,7 @@ from specbench.analysis.fitted import GammaFit, GroupFit
 from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.recommending.candidates import Candidate, field_of
 from specbench.analysis.recommending.choice import Choice, choose
-from specbench.analysis.recommending.speeds import speeds_of
+from specbench.analysis.recommending.run_speeds import speeds_of
 from specbench.analysis.rounds.evidence import Evidence, TokenSums
 from specbench.analysis.rounds.model import RoundModel, RoundShape
 from specbench.theory.acceptance import Counts, Iid, Sample

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specbench.models.families import REFUSED, Runs, behaviour_of
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.tiny import random_model
 from tests.tiny_seq2seq import encoder_decoder
 

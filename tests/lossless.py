@@ -29,7 +29,7 @@ from specbench.engine.loop import decode
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.tiny import make_decoder, make_drafter, make_session, shared_prefills
 

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 HEADS, KEY_HEADS, HEAD_SIZE, FEED_FORWARD = 4, 2, 8, 40
 """The decoder layer of both EAGLE kinds, whatever the target's own sizes."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from specbench.models.encoder_decoder import wrapped
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights import quantizing
 from tests.tiny import language_model
 

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from specbench import registry
 from specbench.drafters.base import Host, build_drafter
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sweep.config import build
 from specbench.sweep.defaults import DEFAULT_SWEEP
 from specbench.sweep.grid import plan

@@ -27,8 +27,8 @@ from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.speculative import Speculative
 from specbench.measure.clock import Clock, HostClock
 from specbench.models.encoder_decoder import wrapped
+from specbench.models.language_model import LanguageModel, Prefill
 from specbench.models.rows import Rows
-from specbench.models.target import LanguageModel, Prefill
 from specbench.sampling.warp import SamplingParams
 
 torch.set_num_threads(1)

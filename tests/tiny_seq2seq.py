@@ -16,7 +16,7 @@ from torch import nn
 
 from specbench.engine.request import Request
 from specbench.models.encoder_decoder import EncoderDecoder
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.tiny import VOCAB, noisy_copy
 from tests.unit.weights.tiny import write_folder
 

@@ -9,7 +9,7 @@ from specbench.drafters.base import Drafter
 from specbench.engine.request import Request
 from specbench.engine.teacher import trace_texts
 from specbench.measure.clock import HostClock
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.tiny import GREEDY, make_drafter, make_session
 

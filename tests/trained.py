@@ -18,7 +18,7 @@ from specbench.engine.request import Request
 from specbench.heads.eagle import EagleHead
 from specbench.heads.eagle3 import Eagle3Head
 from specbench.heads.medusa import MedusaHeads
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.published import layer_config, sizes, write
 from tests.tiny import run_cell
 

@@ -9,7 +9,7 @@ from specbench.engine.request import Request
 from specbench.models.capture import Capturing, Rerun
 from specbench.models.cuda_graphs import CudaGraphs
 from specbench.models.extents import round_up
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.progress import Progress
 
 

@@ -9,8 +9,8 @@ from collections.abc import Collection
 
 from specbench.drafters.base import Drafter
 from specbench.models.description import held_bytes
+from specbench.models.language_model import LanguageModel, Prefill
 from specbench.models.sources import SourceCache, SourceSnapshot
-from specbench.models.target import LanguageModel, Prefill
 from specbench.theory.traffic import Experts, Traffic
 
 Costs = dict[str, float | None]

@@ -17,7 +17,7 @@ from torch import Tensor
 from specbench.backends.base import Divergence, TieMeasure
 from specbench.measure.memory import available_bytes
 from specbench.models.encoder_decoder import wrapped
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.stored import packed_layers
 
 _POSITIONS = 24

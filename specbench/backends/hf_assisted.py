@@ -27,9 +27,9 @@ from specbench.engine.recorder import Recorder
 from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.errors import SpecbenchError
+from specbench.models.language_model import LanguageModel
 from specbench.models.prompts import drafter_notices
 from specbench.models.rows import Row, Rows, up_to_stop
-from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.records.schema import Cell
 from specbench.weights.progress import Progress

@@ -22,16 +22,16 @@ from specbench.engine.speculative import Speculative
 from specbench.engine.teacher import trace_texts
 from specbench.errors import SpecbenchError
 from specbench.measure.clock import clock_for
-from specbench.models.caches import Caches
 from specbench.models.compiling import require_compiler
 from specbench.models.description import experts_of, held_bytes, traffic_of
 from specbench.models.encoder_decoder import EncoderDecoder, wrapped
 from specbench.models.few_rows import use_fast_order
 from specbench.models.grouped import group_queries
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel, Prefill
 from specbench.models.prompts import prompt_notices
 from specbench.models.rows import Rows
 from specbench.models.support import require_rollback, unused_generation_settings
-from specbench.models.target import LanguageModel, Prefill
 from specbench.records.schema import Cell
 from specbench.records.traces import TracedText
 from specbench.sampling.warp import SamplingParams

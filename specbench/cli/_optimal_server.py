@@ -14,7 +14,7 @@ from specbench.cli._output import beside_label, number, print_table, printable, 
 if TYPE_CHECKING:
     from specbench.analysis.machine.memory import Memory
     from specbench.analysis.recommending import Answer, Decision, Schedule
-    from specbench.analysis.recommending.serving import Line
+    from specbench.analysis.recommending.engine_lines import Line
 
 _SCHEDULE = ("task", "T", "batch sizes", "use", "γ", "expected")
 _LENGTHS = ("task", "T", "B", "start ms", "saved ms/token", "pays from tokens (95%)")

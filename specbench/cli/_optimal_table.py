@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from specbench.analysis.recommending.serving import typed
+from specbench.analysis.recommending.engine_lines import typed
 from specbench.analysis.shown.formats import share
 from specbench.analysis.shown.names import gamma_label, printable, short_names, task_title
 from specbench.cli._given_alpha_table import print_given_alphas

@@ -12,7 +12,7 @@ from torch import Tensor
 from specbench.drafters._chain import widen
 from specbench.drafters.base import Guess, Text
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams, warp
 
 

@@ -16,8 +16,8 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.heads.files import RANKING, Checkpoint
 from specbench.models.few_rows import use_fast_order
+from specbench.models.language_model import LanguageModel
 from specbench.models.output_layer import plain_output_weight
-from specbench.models.target import LanguageModel
 from specbench.weights import stored
 
 

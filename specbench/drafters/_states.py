@@ -29,7 +29,7 @@ from specbench.heads.checkpoint import LoadedHead
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
 from specbench.models.extents import sizes
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.models.tree import Tree
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.shipped import weights_of

@@ -25,9 +25,9 @@ from specbench import registry
 from specbench.drafters.spec import DrafterSpec, parse_spec
 from specbench.errors import SpecbenchError
 from specbench.models.cache import RowCache
-from specbench.models.caches import Caches
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel
 from specbench.models.rows import Rows
-from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
 
 

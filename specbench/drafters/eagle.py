@@ -18,7 +18,7 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead, load_eagle
 from specbench.heads.eagle import EagleHead
 from specbench.heads.random_heads import random_eagle
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.shipped import drafter_name
 
 

@@ -19,7 +19,7 @@ from specbench.drafters.spec import DrafterSpec
 from specbench.heads.checkpoint import LoadedHead, load_eagle3
 from specbench.heads.eagle3 import Eagle3Head
 from specbench.heads.random_heads import random_eagle3
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.shipped import drafter_name
 
 

@@ -21,7 +21,7 @@ from specbench.drafters.base import Draft, Guess, Host, Text
 from specbench.drafters.spec import DrafterSpec
 from specbench.errors import SpecbenchError
 from specbench.models.early import first_layers
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 
 

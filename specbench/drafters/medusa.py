@@ -29,7 +29,7 @@ from specbench.heads.medusa import MedusaHeads
 from specbench.heads.random_heads import MEDUSA_HEADS, random_medusa
 from specbench.measure.transfer import to_device
 from specbench.models.capture import StepShape
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.shipped import drafter_name, shipped, weights_of
 

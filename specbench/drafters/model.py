@@ -31,8 +31,8 @@ from specbench.errors import SpecbenchError
 from specbench.measure.device import DEVICES, DTYPES
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
+from specbench.models.language_model import LanguageModel
 from specbench.models.prompts import drafter_notices
-from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_layout, require_same_vocabulary
 from specbench.sampling.warp import SamplingParams
 from specbench.weights.finding import resolve

@@ -13,7 +13,7 @@ from torch import Tensor
 from specbench.drafters.base import Draft, Session
 from specbench.engine.round import Outcome
 from specbench.measure.transfer import to_device
-from specbench.models.target import Output
+from specbench.models.language_model import Output
 from specbench.models.tree import Tree
 from specbench.sampling.tree import TreeVerdict, verify_tree_greedy, verify_tree_sampled
 from specbench.sampling.warp import warp

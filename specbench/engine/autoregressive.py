@@ -13,7 +13,7 @@ from torch import Tensor
 from specbench.drafters.base import Session
 from specbench.engine.round import Round
 from specbench.measure.clock import Clock
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams, sample, warp
 
 

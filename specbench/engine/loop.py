@@ -21,8 +21,8 @@ from specbench.engine.request import Generation, Limits, Request
 from specbench.engine.round import Round
 from specbench.measure.clock import Clock
 from specbench.measure.watch import UNWATCHED, Watch
+from specbench.models.language_model import Prefill
 from specbench.models.rows import Row, up_to_stop
-from specbench.models.target import Prefill
 
 
 class Decoder(Protocol):

@@ -9,8 +9,8 @@ import torch
 from specbench.engine.request import Request
 from specbench.engine.shared_prefix import SharedPrefix
 from specbench.measure.clock import Clock
-from specbench.models.caches import Caches
-from specbench.models.target import LanguageModel, Prefill
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel, Prefill
 
 
 @torch.inference_mode()

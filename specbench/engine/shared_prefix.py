@@ -19,7 +19,7 @@ from torch import Tensor
 from specbench.measure.clock import Clock
 from specbench.measure.transfer import to_device
 from specbench.models.cache import Snapshot
-from specbench.models.target import LanguageModel, Prefill
+from specbench.models.language_model import LanguageModel, Prefill
 
 
 def common_prefix(prompts: Sequence[Sequence[int]]) -> list[int]:

@@ -23,7 +23,7 @@ from specbench.engine._tree_round import settle_tree
 from specbench.engine.round import Outcome, Round
 from specbench.measure.clock import Clock
 from specbench.measure.transfer import to_device
-from specbench.models.target import LanguageModel, Output
+from specbench.models.language_model import LanguageModel, Output
 from specbench.models.tree import Tree
 from specbench.sampling.verify import Verdict, verify_greedy, verify_sampled
 from specbench.sampling.warp import warp

@@ -32,7 +32,7 @@ from specbench.engine.loop import decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Limits, Request
 from specbench.measure.clock import Clock
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.records.traces import TRACE, TracedText, columns_of
 from specbench.records.uncertainty import POSITIONS
 from specbench.sampling.moments import moments

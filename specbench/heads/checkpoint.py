@@ -23,7 +23,7 @@ from specbench.heads.files import Checkpoint, open_checkpoint, tensor_names
 from specbench.heads.fitting import embedding_of, fill, made_for, require_equal
 from specbench.heads.medusa import MedusaHeads
 from specbench.heads.speculators import is_speculators, translate
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 _MEDUSA_NAME = re.compile(r"(\d+)\.(\d+)\.(linear\.weight|linear\.bias|weight)")
 _LAYER_KEYS = (

@@ -19,7 +19,7 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 
 def layer_config(target: LanguageModel, **changes: Any) -> LlamaConfig:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specbench.errors import SpecbenchError
 from specbench.heads.files import Checkpoint
 from specbench.models.few_rows import use_fast_order
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.stored import is_plain
 
 

@@ -23,7 +23,7 @@ from specbench.heads.eagle3 import Eagle3Head, usual_layers
 from specbench.heads.files import Checkpoint
 from specbench.heads.medusa import MedusaHeads
 from specbench.models.few_rows import use_fast_order
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.random_model import SEED, seeded
 from specbench.weights.room import require_room
 

@@ -13,7 +13,7 @@ import copy
 from torch import nn
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 
 def first_layers(target: LanguageModel, num_layers: int) -> LanguageModel:

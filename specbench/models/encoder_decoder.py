@@ -21,8 +21,8 @@ from specbench.errors import SpecbenchError
 from specbench.measure.transfer import to_device
 from specbench.models.cache import RowCache
 from specbench.models.decoder_positions import POSITIONS, DecoderPositions
+from specbench.models.language_model import LanguageModel, Layout, Output
 from specbench.models.sources import DecoderCache, SourceCache
-from specbench.models.target import LanguageModel, Layout, Output
 
 TASK_PREFIXES = ("t5", "mt5")
 """Model types whose models are told the task by the words that a prompt begins with."""

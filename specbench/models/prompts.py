@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.workloads.template import ChatTemplate, Settings, other_template, turn_end
 
 _UNLIKE = {

@@ -8,7 +8,7 @@ width (padded to a multiple of 64, say) may share one.
 from __future__ import annotations
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 
 def require_same_vocabulary(target: LanguageModel, drafter: LanguageModel) -> None:

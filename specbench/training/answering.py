@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.corpus import Sample, as_stored
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.corpus import Corpus
 from specbench.training.eagle3 import feature_layers
 from specbench.training.generate import Plan, extend

@@ -17,8 +17,8 @@ from transformers import LlamaForCausalLM
 
 from specbench.errors import SpecbenchError
 from specbench.heads.decoder import layer_config
+from specbench.models.language_model import LanguageModel
 from specbench.models.support import require_rollback
-from specbench.models.target import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from specbench.training.batches import Batch
 from specbench.training.output_layer import require_plain_head

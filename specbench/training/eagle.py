@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 from specbench.heads.checkpoint import load_eagle
 from specbench.heads.decoder import layer_config
 from specbench.heads.eagle import EagleHead
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.batches import Batch
 from specbench.training.head_files import require_no_embedding, save_head
 from specbench.training.unrolled import UnrolledTrainee

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from specbench.heads.checkpoint import load_eagle3
 from specbench.heads.decoder import layer_config
 from specbench.heads.eagle3 import Eagle3Head, usual_layers
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.batches import Batch
 from specbench.training.head_files import require_no_embedding, save_head
 from specbench.training.unrolled import UnrolledTrainee

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.answering import Answering
 from specbench.training.corpus import Corpus, Sample
 from specbench.training.prompts import PromptGrammar, TrainingPrompt

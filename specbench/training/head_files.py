@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import LoadedHead
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 _ALWAYS_WRITTEN = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",

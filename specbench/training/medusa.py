@@ -10,7 +10,7 @@ from torch import Tensor
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import load_medusa
 from specbench.heads.medusa import MedusaHeads
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.batches import Batch
 from specbench.training.head_files import write_config
 from specbench.training.trainee import Guess, Trainee

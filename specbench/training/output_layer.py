@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 
 _LARGEST = 1000.0
 """Logits that every cap cuts, however wide."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.corpus import Corpus, Sample, as_stored
 from specbench.training.reasons import reason
 from specbench.training.source import OUTPUTS, Source

@@ -11,8 +11,8 @@ import torch
 
 from specbench.errors import SpecbenchError
 from specbench.measure.device import resolve
+from specbench.models.language_model import LanguageModel
 from specbench.models.support import require_rollback
-from specbench.models.target import LanguageModel
 from specbench.training.batches import Split
 from specbench.training.checkpoint import MARK, Origin, write_checkpoint
 from specbench.training.collecting import Collector

@@ -20,8 +20,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from specbench.models.language_model import LanguageModel
 from specbench.models.output_layer import plain_output_weight
-from specbench.models.target import LanguageModel
 from specbench.training.batches import Batch
 
 STEP_WEIGHT = 0.8

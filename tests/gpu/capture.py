@@ -35,11 +35,11 @@ from specbench.engine.loop import decode
 from specbench.engine.prefill import prefill_all
 from specbench.engine.request import Generation, Limits, Request
 from specbench.measure.clock import clock_for
-from specbench.models.caches import Caches
 from specbench.models.capture import Capturing
 from specbench.models.cuda_graphs import CudaGraphs
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel
 from specbench.models.rows import Rows
-from specbench.models.target import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.published import write_eagle, write_eagle3, write_medusa
 from tests.tiny import (

@@ -30,7 +30,7 @@ from specbench.measure.counters import Counters
 from specbench.measure.sampler import Sampler
 from specbench.measure.watch import UNWATCHED, Watch
 from specbench.models.description import traffic_of
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.records.steps import all_steps
 from specbench.records.traffic import traffic_fields
 from specbench.theory.traffic import Traffic

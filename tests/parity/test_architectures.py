@@ -9,9 +9,9 @@ import functools
 
 import pytest
 
-from specbench.models import target as target_module
+from specbench.models import language_model
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.families import FAMILIES, WINDOW, Family, tiny
 from tests.lossless import greedy_faults, watch_caches
@@ -107,13 +107,13 @@ def test_these_texts_leave_the_window_and_are_others_without_it(kind):
 @pytest.mark.parametrize("kind", WINDOWED)
 @pytest.mark.parametrize("spec", [CHAIN, TREE])
 def test_a_window_ignored_in_verification_is_caught(monkeypatch, kind, spec):
-    sound = target_module.masks_by_layer
+    sound = language_model.masks_by_layer
 
     def ignoring(windows, visible, *places):
         return sound(dict.fromkeys(windows) if visible.shape[1] > 1 else windows, visible, *places)
 
     prepared(kind)
-    monkeypatch.setattr(target_module, "masks_by_layer", ignoring)
+    monkeypatch.setattr(language_model, "masks_by_layer", ignoring)
     assert faults(kind, spec, 4)
 
 

@@ -18,7 +18,7 @@ from specbench.models import cache as cache_module
 from specbench.models import capture
 from specbench.models.cache import RowCache
 from specbench.models.capture import StepShape
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests import published, trained
 from tests.captured import run_captured

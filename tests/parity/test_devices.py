@@ -17,7 +17,7 @@ from accelerate.utils import send_to_device
 from torch import nn
 
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.devices import Devices
 from tests.tiny import language_model, noisy_copy, requests, run_cell

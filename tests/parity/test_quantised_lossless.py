@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from specbench.models.few_rows import FewRowsLinear, use_fast_order
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.lossless import greedy_faults
 from tests.quantised import needs, quantised, wide_model
 from tests.tiny import alpha, hugging_face_greedy, noisy_copy, requests, run_cell

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from specbench.engine.prefill import prefill_all
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.clocks import FakeClock
 from tests.lossless import cache_gap, watch_caches

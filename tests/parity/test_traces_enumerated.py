@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from specbench.engine.teacher import Judged, read_lesson, trace
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams, warp
 from specbench.theory.replay import replay_drafts
 from tests.tiny import language_model, make_drafter, noisy_copy

@@ -7,7 +7,7 @@ import pytest
 
 from specbench.analysis.acceptance.verdict import model_for
 from specbench.analysis.recommending.clock import LineClock
-from specbench.analysis.recommending.speeds import speeds_of
+from specbench.analysis.recommending.run_speeds import speeds_of
 from tests.choice_worlds import Drafter, World, candidates, costing, recommended, tasks
 
 GAMMAS = (1, 2, 3, 4, 6, 8)

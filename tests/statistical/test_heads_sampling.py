@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests import published
 from tests.lossless import SOUND, enumerated_joint, joint_p_value

@@ -15,10 +15,10 @@ import torch
 
 from specbench.drafters.model import ModelDrafter
 from specbench.engine import loop, speculative
-from specbench.models import target
+from specbench.models import language_model as wrapper
 from specbench.models.cache import RowCache
-from specbench.models.caches import Caches
-from specbench.models.target import LanguageModel
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel
 from specbench.records.identities import identities
 from specbench.records.schema import Cell
 from specbench.sampling.verify import Verdict
@@ -70,13 +70,13 @@ def test_without_a_fault_the_greedy_check_passes():
 @pytest.mark.parametrize("shift", [1, -1])
 def test_mask_off_by_one(monkeypatch, shift):
     """Each token sees one slot more, or not itself."""
-    sound = target.masks_by_layer
+    sound = wrapper.masks_by_layer
 
     def faulty(windows, visible, positions, slots, additive):
         visible = slots[:, None] <= positions[:, :, None] + shift
         return sound(windows, visible, positions, slots, additive)
 
-    monkeypatch.setattr(target, "masks_by_layer", faulty)
+    monkeypatch.setattr(wrapper, "masks_by_layer", faulty)
     assert greedy_check(None)
     assert greedy_check("model:near")
 

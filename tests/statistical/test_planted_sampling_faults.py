@@ -13,7 +13,7 @@ import torch
 
 from specbench.drafters import _chain
 from specbench.engine import speculative
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling import verify
 from specbench.sampling.rng import Uniforms
 from specbench.sampling.warp import SamplingParams, sample, warp

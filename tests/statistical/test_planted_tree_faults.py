@@ -10,7 +10,7 @@ import torch
 from specbench.drafters.model import ModelDrafter
 from specbench.engine import _tree_round
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.models.tree import Tree
 from specbench.sampling import tree as rule
 from specbench.sampling.rng import Uniforms

@@ -12,7 +12,7 @@ import functools
 import pytest
 
 from specbench.engine.request import Generation
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams
 from tests.lossless import SOUND, enumerated_joint, joint_p_value
 from tests.tiny import (

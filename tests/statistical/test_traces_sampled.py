@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from specbench.drafters.base import Guess, Text
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.records.trace_summary import drafts_by_request, summarize_trace
 from specbench.sampling.warp import SamplingParams
 from specbench.theory.replay import replay_drafts

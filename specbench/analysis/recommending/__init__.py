@@ -22,11 +22,11 @@ import numpy as np
 from specbench.analysis.fitted import GroupFit, RunFit
 from specbench.analysis.recommending.candidates import Candidate, Field, field_of
 from specbench.analysis.recommending.choice import Choice, Decision, at_given_alpha, choose, decide
+from specbench.analysis.recommending.engine_lines import Line, lines
 from specbench.analysis.recommending.output_length import BreakEven, break_even
+from specbench.analysis.recommending.run_speeds import speeds_of
 from specbench.analysis.recommending.schedule import Schedule, schedules
-from specbench.analysis.recommending.servers import Load
-from specbench.analysis.recommending.serving import Line, lines
-from specbench.analysis.recommending.speeds import speeds_of
+from specbench.analysis.recommending.server_load import Load
 from specbench.analysis.rounds.model import ModelPoint, Source
 from specbench.errors import SpecbenchError
 from specbench.theory.closed_form import DEFAULT_MAX_GAMMA

@@ -15,7 +15,7 @@ import numpy as np
 
 from specbench.analysis.recommending.candidates import Candidate, diverged
 from specbench.analysis.recommending.choice import preferred
-from specbench.analysis.recommending.servers import Served
+from specbench.analysis.recommending.server_load import Served
 from specbench.theory.bootstrap import expanded_ends
 from specbench.theory.clusters import Numbers
 

@@ -13,9 +13,9 @@ from specbench.analysis.recommending import Answer, CurvePoint, Decision, Drafte
 from specbench.analysis.recommending.candidates import Candidate
 from specbench.analysis.recommending.choice import Choice
 from specbench.analysis.recommending.crossover import Crossover
+from specbench.analysis.recommending.engine_lines import Line, typed
 from specbench.analysis.recommending.output_length import BreakEven
 from specbench.analysis.recommending.schedule import Schedule
-from specbench.analysis.recommending.serving import Line, typed
 from specbench.analysis.shown.documents import acceptance_document, as_list, flat
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from specbench.analysis.recommending.candidates import Field
 from specbench.analysis.recommending.choice import Choice, choose
 from specbench.analysis.recommending.crossover import Crossover, crossover
-from specbench.analysis.recommending.servers import Load, Served, best_served, served
+from specbench.analysis.recommending.server_load import Load, Served, best_served, served
 
 
 class Range(NamedTuple):

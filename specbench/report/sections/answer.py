@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending import Decision, DrafterAnswer
-from specbench.analysis.recommending.serving import typed
+from specbench.analysis.recommending.engine_lines import typed
 from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
 from specbench.analysis.shown.names import counted, gamma_label, with_gamma
 from specbench.errors import SpecbenchError

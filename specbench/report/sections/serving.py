@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from specbench.analysis.fitted import GroupFit
 from specbench.analysis.recommending import Answer, Decision, Schedule
+from specbench.analysis.recommending.engine_lines import Line
 from specbench.analysis.recommending.output_length import whole_tokens
-from specbench.analysis.recommending.serving import Line
 from specbench.analysis.shown.formats import MISSING, milliseconds, number
 from specbench.errors import SpecbenchError
 from specbench.report import fields

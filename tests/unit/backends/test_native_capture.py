@@ -14,9 +14,9 @@ from specbench.backends import _capturing, native
 from specbench.backends.base import EngineOptions
 from specbench.backends.native import NativeBackend
 from specbench.engine.request import Limits, Request
-from specbench.models.caches import Caches
 from specbench.models.capture import Capturing, Rerun
-from specbench.models.target import LanguageModel
+from specbench.models.kept_caches import Caches
+from specbench.models.language_model import LanguageModel
 from specbench.weights.progress import SILENT
 from tests.tape import TapeCapture
 from tests.unit.backends.test_native import cell, requests

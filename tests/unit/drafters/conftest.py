@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests import trained
 from tests.tiny import language_model, requests
 

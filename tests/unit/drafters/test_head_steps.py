@@ -20,7 +20,7 @@ from specbench.engine.loop import decode
 from specbench.engine.request import Limits
 from specbench.engine.round import Round
 from specbench.models.cache import RowCache
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams, warp
 from tests.tiny import (
     make_decoder,

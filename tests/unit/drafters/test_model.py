@@ -7,7 +7,7 @@ import torch
 
 from specbench.drafters.base import Host, build_drafter
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.warp import SamplingParams, warp
 from tests.tiny import (
     Words,

@@ -12,7 +12,7 @@ from specbench.drafters.base import build_drafter, drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
 from specbench.heads import random_heads
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights import placement
 from tests.tiny import language_model, make_drafter, requests, run_cell, with_references
 

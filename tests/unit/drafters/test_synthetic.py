@@ -10,7 +10,7 @@ import torch
 
 from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import parse_spec
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.sampling.rng import keyed_uniforms
 from tests.tiny import (
     alpha,

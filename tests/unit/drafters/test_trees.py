@@ -15,7 +15,7 @@ from specbench.drafters._tree import TreeSize
 from specbench.drafters.base import Draft, drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.models.tree import Tree
 from specbench.sampling.warp import SamplingParams
 from tests.tiny import (

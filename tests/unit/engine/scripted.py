@@ -14,7 +14,7 @@ import torch
 from specbench.drafters.base import Draft, Drafter, Host
 from specbench.drafters.spec import DrafterSpec
 from specbench.models.cache import RowCache
-from specbench.models.target import Layout, Output
+from specbench.models.language_model import Layout, Output
 from tests.clocks import FakeClock
 
 VOCAB = 32

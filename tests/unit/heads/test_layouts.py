@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specbench.heads.checkpoint import load_eagle, load_eagle3, load_medusa
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests import published
 from tests.tiny import language_model
 from tests.unit.heads import plain

@@ -13,7 +13,7 @@ import torch
 from specbench.drafters.base import drafter_class
 from specbench.drafters.spec import parse_spec
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests import published
 from tests.tiny import language_model, make_drafter
 

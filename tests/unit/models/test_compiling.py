@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounter
 from specbench.errors import SpecbenchError
 from specbench.models import compiling
 from specbench.models.capture import Rerun
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.captured import run_captured
 from tests.lossless import greedy_faults
 from tests.tape import TapeCapture

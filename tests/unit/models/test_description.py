@@ -11,7 +11,7 @@ from torch import nn
 from specbench.backends._costs import target_costs
 from specbench.models import description
 from specbench.models.description import architecture_of, experts_of, held_bytes, traffic_of
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.theory.traffic import Experts
 from tests.families import FAMILIES, tiny
 from tests.tiny import ARCHITECTURES, config, random_model

@@ -8,7 +8,7 @@ from torch import nn
 
 from specbench.errors import SpecbenchError
 from specbench.models.early import first_layers
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.tiny import language_model, random_model
 
 IDS = torch.tensor([[5, 17, 3, 44, 8, 21, 9]])

@@ -9,9 +9,9 @@ from specbench.errors import SpecbenchError
 from specbench.models.decoder_positions import POSITIONS
 from specbench.models.description import traffic_of
 from specbench.models.encoder_decoder import EncoderDecoder, wrapped
+from specbench.models.language_model import LanguageModel
 from specbench.models.sources import SourceLayer, Sources
 from specbench.models.support import unused_generation_settings
-from specbench.models.target import LanguageModel
 from specbench.weights.kinds import ENCODER_DECODERS
 from tests.tiny import language_model, make_drafter, noisy_copy, requests, run_cell
 from tests.tiny_seq2seq import encoder_decoder, generate_greedily, random_encoder_decoder

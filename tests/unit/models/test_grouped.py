@@ -9,7 +9,7 @@ import torch
 
 from specbench.models import grouped
 from specbench.models.grouped import group_queries
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.lossless import greedy_faults
 from tests.tiny import (
     hugging_face_greedy,

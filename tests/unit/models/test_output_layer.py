@@ -11,7 +11,7 @@ from torch import nn
 
 from specbench.errors import SpecbenchError
 from specbench.models.early import first_layers
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.session import KINDS
 from tests import published
 from tests.quantised import PackedLinear, needs, quantised, wide_model

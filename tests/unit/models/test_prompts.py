@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from specbench.models.language_model import LanguageModel
 from specbench.models.prompts import drafter_notices, prompt_notices
-from specbench.models.target import LanguageModel
 from specbench.workloads.template import template_of
 from tests.tiny import language_model
 from tests.unit.workloads.test_render import tokenizer

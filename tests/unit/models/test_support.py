@@ -121,7 +121,7 @@ def test_the_wrapper_knows_its_limit():
 
 
 def test_the_wrapper_refuses_too():
-    from specbench.models.target import LanguageModel
+    from specbench.models.language_model import LanguageModel
     from tests.tiny import random_model
 
     with pytest.raises(SpecbenchError, match="was not tested here"):

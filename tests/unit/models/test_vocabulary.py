@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.models.vocabulary import require_same_vocabulary
 from tests.tiny import Words, language_model, with_head
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.weights.loading import load_causal_lm
 from tests.tiny_target import write_target
 

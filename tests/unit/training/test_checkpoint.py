@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from specbench.errors import SpecbenchError
 from specbench.heads.checkpoint import load_eagle, load_eagle3, load_medusa
 from specbench.heads.decoder import layer_config
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.batches import Split
 from specbench.training.checkpoint import Origin, write_checkpoint
 from specbench.training.corpus import Sample

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.collecting import Collector
 from specbench.training.corpus import Corpus, Sample
 from specbench.training.order import Listener, Order

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.answering import Answering
 from specbench.training.corpus import Corpus, Sample
 from specbench.training.generate import Plan, extend

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from specbench.errors import SpecbenchError
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from specbench.training.answering import Answering
 from specbench.training.corpus import Corpus, Sample
 from specbench.training.outputs import Outputs, adopt, read_outputs

@@ -16,7 +16,7 @@ from specbench.analysis.recommending.choice import (
     preferred,
     sureness,
 )
-from specbench.analysis.recommending.speeds import speeds_of
+from specbench.analysis.recommending.run_speeds import speeds_of
 from specbench.theory.intervals import paired_ratio_of_ratios
 from specbench.theory.scatter import Scatter
 from tests.choice_worlds import Drafter, World, point_of

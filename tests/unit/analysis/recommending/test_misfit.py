@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specbench.analysis.recommending.misfit import misfit_of
-from specbench.analysis.recommending.speeds import speeds_of
+from specbench.analysis.recommending.run_speeds import speeds_of
 from tests.choice_worlds import Drafter, World
 
 GAMMAS = (1, 2, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specbench.models.target import LanguageModel
+from specbench.models.language_model import LanguageModel
 from tests.tiny import language_model, random_model
 
 ROWS = [[5, 6, 7, 8, 9, 10, 11], [12, 13, 14]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from specbench.analysis.recommending.engine_lines import Line, lines
 from specbench.analysis.recommending.schedule import Range, Schedule
-from specbench.analysis.recommending.serving import Line, lines
 
 HEAD = "org/EAGLE-head"
 
@@ -86,6 +86,8 @@ def test_drafters_that_only_servers_have() -> None:
         "draft_sample_method": "probabilistic",
     }
     assert serving("mtp")["Hugging Face"].notes == ("it has no mtp drafter",)
+    sglang = serving("mtp")["SGLang"].text
+    assert "--speculative-algorithm EAGLE --speculative-num-steps 4" in sglang  # no draft model
 
 
 @pytest.mark.parametrize(("kind", "method"), [("eagle", "EAGLE"), ("eagle3", "EAGLE3")])

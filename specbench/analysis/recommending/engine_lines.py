@@ -146,8 +146,9 @@ def _sglang(schedule: Schedule, spec: Pieces, target: str) -> Line:
         nodes, topk = schedule.longest + 1, 1
         if spec.is_tree:
             nodes, topk = int(spec.options["tree"]), int(spec.options.get("topk", 10))
+        if spec.argument:
+            options.append(f"--speculative-draft-model-path {shlex.quote(spec.argument)}")
         options += [
-            f"--speculative-draft-model-path {shlex.quote(spec.argument)}",
             f"--speculative-num-steps {schedule.longest}",
             f"--speculative-eagle-topk {topk}",
             f"--speculative-num-draft-tokens {nodes}",
@@ -188,6 +189,7 @@ _SGLANG_ALGORITHMS = {
     "model": "STANDALONE",
     "eagle": "EAGLE",
     "eagle3": "EAGLE3",
+    "mtp": "EAGLE",  # with the target's own heads where no draft model is named
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from specbench.models.caches import LONGEST_CAPTURED_PROMPT, Caches
 from specbench.models.capture import Capturing, StepShape
+from specbench.models.kept_caches import LONGEST_CAPTURED_PROMPT, Caches
 from tests.tape import TapeCapture
 from tests.tiny import language_model
 
