@@ -33,6 +33,10 @@ STEP_S = 0.02
 TOKENS = 64
 
 
+SLOW = 0.15
+"""In units of T1: what a width that no kernel fits costs."""
+
+
 @dataclass(frozen=True)
 class Drafter:
     """What a drafter is like, in units of T1.
@@ -43,6 +47,7 @@ class Drafter:
         by_round: standard deviation between the rounds of a conversation.
         d0, c, v0, v_slope, o: costs of a round.
         jump: added to rounds that draft more than four tokens.
+        slow_at: the draft length whose rounds alone take SLOW longer; 0 is none.
     """
 
     alpha: float
@@ -54,10 +59,11 @@ class Drafter:
     v_slope: float = 0.02
     o: float = 0.03
     jump: float = 0.0
+    slow_at: int = 0
 
     def round_time(self, gamma: int) -> float:
         """Of a round of gamma tokens."""
-        jump = self.jump if gamma > 4 else 0.0
+        jump = (self.jump if gamma > 4 else 0.0) + SLOW * (gamma == self.slow_at)
         return self.d0 + self.c * gamma + self.v0 + self.v_slope * gamma + self.o + jump
 
     def chances(self, prompts: int, generator: np.random.Generator) -> Any:

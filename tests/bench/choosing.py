@@ -45,6 +45,7 @@ BEST = {
         Drafter(0.65, spread=0.15), [world(context=0.4, slower=1.5)]
     ),
     "verify jumps by 0.3": Case(Drafter(0.85, spread=0.0, c=0.03, jump=0.3), [world()]),
+    "verify is slow at one gamma": Case(Drafter(0.75, spread=0.0, c=0.08, slow_at=3), [world()]),
     "verify jumps by 0.15": Case(Drafter(0.8, spread=0.0, c=0.03, jump=0.15), [world()]),
 }
 NOTHING = {
