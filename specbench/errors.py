@@ -8,10 +8,18 @@ traceback.
 
 from __future__ import annotations
 
+_REASON_CHARS = 160
+
 
 def first_line(error: BaseException) -> str:
     """What a foreign error says in its first line; its type where it says nothing."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def short_reason(error: BaseException) -> str:
+    """The type of a foreign error and its first line, cut short."""
+    name, said = type(error).__name__, first_line(error)
+    return name if said == name else f"{name}: {said}"[:_REASON_CHARS]
 
 
 class SpecbenchError(Exception):

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from specbench.errors import first_line
+
 if TYPE_CHECKING:
     from specbench.checkup.machine import Machine
 
@@ -108,7 +110,7 @@ def fail(value: str, advice: str, *, name: str = "", **facts: Any) -> Finding:
 
 def short(error: BaseException) -> str:
     """An exception's first line, or its class where it says nothing."""
-    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:_REASON_CHARS]
+    return first_line(error)[:_REASON_CHARS]
 
 
 def gibibytes(count: float) -> str:

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from specbench.errors import SpecbenchError
+from specbench.errors import SpecbenchError, short_reason
 from specbench.weights import hub
 from specbench.weights.finding import hashes_of, looks_like_path
 from specbench.weights.source import weights_sha256
@@ -205,6 +205,6 @@ def _reading(file: Path, name: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # unpickling a damaged file raises anything
         raise SpecbenchError(
-            f"{file.name} of {name!r} can't be read: {hub.short_reason(error)}",
+            f"{file.name} of {name!r} can't be read: {short_reason(error)}",
             "Is its download complete?",
         ) from error

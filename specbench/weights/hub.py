@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from specbench.errors import SpecbenchError
+from specbench.errors import SpecbenchError, short_reason
 from specbench.weights.progress import SILENT, Progress, tree_size, watch_size
 from specbench.weights.source import WEIGHT_PATTERNS, weight_files
 
@@ -89,12 +89,6 @@ def blob_sha256(file: Path) -> str | None:
     """The sha256 that the hub's cache keeps as the name of a weight file's content, if it does."""
     name = file.resolve().name
     return name if file.is_symlink() and _SHA256.fullmatch(name) else None
-
-
-def short_reason(error: BaseException) -> str:
-    """An error's first line, or its class where it says nothing."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}"[:160] if text else type(error).__name__
 
 
 def _download(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specbench.errors import SpecbenchError
-from specbench.weights import gguf, hub, quantized, quantizing
+from specbench.errors import SpecbenchError, short_reason
+from specbench.weights import gguf, quantized, quantizing
 from specbench.weights.borrowed import BORROWED, borrowed_tokenizer
 from specbench.weights.choices import (
     check_attention,
@@ -252,7 +252,7 @@ def _require_room(
         needed_bytes = loaded_bytes(asked.config, asked.dtype, file_bytes, bits)
     except (*_NO_MODEL, RuntimeError, TypeError, ZeroDivisionError) as error:
         raise SpecbenchError(
-            f"the config.json of {name!r} makes no model: {hub.short_reason(error)}"
+            f"the config.json of {name!r} makes no model: {short_reason(error)}"
         ) from error
     require_room(needed_bytes, place, f"{name} in {str(asked.dtype).removeprefix('torch.')}")
 
@@ -331,7 +331,7 @@ def _tokenizer(source: ModelSource, config: Any) -> Any:
         return AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
     except ImportError as error:  # Marian's needs sentencepiece
         raise SpecbenchError(
-            f"the tokenizer of {source.name!r} needs a package: {hub.short_reason(error)}",
+            f"the tokenizer of {source.name!r} needs a package: {short_reason(error)}",
             "Install it beside specbench: pip install sentencepiece",
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:

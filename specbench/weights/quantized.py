@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from specbench.errors import SpecbenchError
-from specbench.weights import hub
+from specbench.errors import SpecbenchError, short_reason
 from specbench.weights.stored import quantised_part
 
 _PACKAGES = {
@@ -126,7 +125,7 @@ def load_error(config: Any, name: str, error: Exception) -> SpecbenchError | Non
     hint = "Take the model that it was quantised from, or a method that this machine has"
     if isinstance(error, ImportError) and method in _PACKAGES:
         hint = f"pip install {_PACKAGES[method]}"
-    reason = hub.short_reason(error)
+    reason = short_reason(error)
     return SpecbenchError(f"{name!r} is quantised ({method}) and can't be loaded: {reason}", hint)
 
 

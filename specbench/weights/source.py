@@ -38,7 +38,6 @@ class ModelSource:
     Attributes:
         name: what the user calls it (a hub name, or the path as given).
         path: the folder, the GGUF file or the shape's file on this machine.
-        hub_id: ``ORG/NAME`` where it came from a model hub, else None.
         kind: how it is read; ``embedded`` is a folder in specbench's own cache, ``shape`` a
             configuration alone, whose weights are random.
         provenance: ``name``; ``served_from``, for example ``hub:ORG/NAME@COMMIT``; ``sha256`` of
@@ -48,7 +47,6 @@ class ModelSource:
 
     name: str
     path: Path
-    hub_id: str | None
     kind: Kind
     provenance: Mapping[str, Any] = field(default_factory=dict)
 

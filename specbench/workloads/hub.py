@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specbench.workloads.sources import UnavailableError, short
+from specbench.errors import short_reason
+from specbench.workloads.sources import UnavailableError
 from specbench.workloads.task_file import HubSource
 
 #: Rows that are read to choose the prompts from.
@@ -64,7 +65,7 @@ def _folder(folder: str, source: HubSource, count: int) -> list[Mapping[str, Any
         )
         return list(itertools.islice(stream, count))
     except Exception as error:
-        raise UnavailableError(f"folder {folder} cannot be read ({short(error)})") from None
+        raise UnavailableError(f"folder {folder} cannot be read ({short_reason(error)})") from None
 
 
 def _hub_snapshot(source: HubSource, count: int) -> list[Mapping[str, Any]]:
@@ -114,7 +115,7 @@ def _hub_stream(source: HubSource, count: int) -> list[Mapping[str, Any]]:
             source.dataset, revision=source.revision, timeout=CONNECT_SECONDS
         )
     except Exception as error:
-        raise UnavailableError(f"{endpoint} did not serve it ({short(error)})") from None
+        raise UnavailableError(f"{endpoint} did not serve it ({short_reason(error)})") from None
 
     def rows() -> Iterator[Mapping[str, Any]]:
         stream = datasets.load_dataset(
@@ -131,7 +132,7 @@ def _hub_stream(source: HubSource, count: int) -> list[Mapping[str, Any]]:
     except TimeoutError:
         raise UnavailableError(f"{endpoint} sent nothing in {ROW_SECONDS:.0f} s") from None
     except Exception as error:
-        raise UnavailableError(f"{endpoint} did not serve it ({short(error)})") from None
+        raise UnavailableError(f"{endpoint} did not serve it ({short_reason(error)})") from None
 
 
 @functools.cache
@@ -142,7 +143,7 @@ def _endpoint_failure(endpoint: str) -> str | None:
     try:  # any answer will do; proxies and certificates are the hub client's own
         huggingface_hub.get_session().head(endpoint, timeout=CONNECT_SECONDS)
     except Exception as error:
-        return short(error)
+        return short_reason(error)
     return None
 
 

@@ -12,7 +12,7 @@ import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
-from specbench.errors import first_line
+from specbench.errors import short_reason
 from specbench.workloads.task_file import PackageSource
 
 
@@ -46,12 +46,8 @@ def package_rows(source: PackageSource) -> tuple[str, list[Mapping[str, Any]]]:
     try:
         rows = getattr(module, source.function)()
     except Exception as error:  # a foreign package: whatever it raises, it cannot serve
-        raise UnavailableError(f"package {source.name} {version} failed: {short(error)}") from None
+        raise UnavailableError(
+            f"package {source.name} {version} failed: {short_reason(error)}"
+        ) from None
     values = rows.values() if isinstance(rows, Mapping) else rows
     return f"package:{source.name} {version}", list(values)
-
-
-def short(error: BaseException) -> str:
-    """An exception as a few words on one line: its type and the start of its first line."""
-    name, said = type(error).__name__, first_line(error)
-    return name if said == name else f"{name}: {said[:160]}"

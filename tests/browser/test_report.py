@@ -113,7 +113,7 @@ class Reports:
         given = Given(drafter="eagle", task="chat")
         name, sources, cells = read(files, None, given)
         add_speedups(cells)
-        write(self._folder / "imported", name, sources, cells, given)
+        write(self._folder / "imported", name, sources, cells, given, notes=[])
         return self._folder / "imported"
 
 

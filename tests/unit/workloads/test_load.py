@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from specbench.errors import SpecbenchError
-from specbench.workloads import load_workload, sources
+from specbench.errors import SpecbenchError, short_reason
+from specbench.workloads import load_workload
 from specbench.workloads.prompt import Prompt, take_turns
 from specbench.workloads.sources import scrambled
 from specbench.workloads.task_file import read_task_file
@@ -175,5 +175,5 @@ def test_more_prompts_only_add_to_fewer_and_categories_take_turns() -> None:
 
 
 def test_an_exception_is_told_in_a_few_words() -> None:
-    assert sources.short(ValueError("first line\nsecond")) == "ValueError: first line"
-    assert sources.short(KeyError()) == "KeyError"
+    assert short_reason(ValueError("first line\nsecond")) == "ValueError: first line"
+    assert short_reason(KeyError()) == "KeyError"
