@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from specbench.analysis.recommending.candidates import diverged
 from specbench.analysis.recommending.engine_lines import typed
 from specbench.analysis.shown.formats import share
 from specbench.analysis.shown.names import gamma_label, printable, short_names, task_title
@@ -19,14 +20,16 @@ from specbench.cli._output import (
     with_interval,
     wrapped,
 )
+from specbench.records.schema import DIVERGED
 
 if TYPE_CHECKING:
-    from specbench.analysis.recommending import Answer, Decision, DrafterAnswer
+    from specbench.analysis.recommending import Answer, CurvePoint, Decision, DrafterAnswer
 
 _POLICY = ("task", "T", "B", "use", "γ", "expected (95%)", "best", "loss")
 _TEXTS = 4
 _LABEL_WIDTH = 18
 _CURVE_WIDTH = 20
+_DIVERGED_MARK = "!"
 _MOST_COLUMNS = 8  # gammas on one line of 80 columns
 
 Names = Mapping[str, str]
@@ -48,6 +51,13 @@ def print_answer(answer: Answer) -> None:
         chosen = {one.choice.gamma for one in answer.decisions if one.setting == setting}
         _print_curves(f"{setting}: expected speedup by γ", groups, names, chosen)
     print("* measured, the others interpolated · T temperature · B batch size")
+    if any(
+        diverged(point.candidate)
+        for group in answer.groups
+        for point in group.curve
+        if point.candidate is not None
+    ):
+        print(f"{_DIVERGED_MARK} {DIVERGED} from plain decoding: the speedup means nothing")
     print_context_note(group.fit.key.setting.context_length for group in answer.groups)
     forms = {group.fit.draft_form for group in answer.groups}
     if forms & {"tree", "adaptive"}:
@@ -148,8 +158,13 @@ def _print_curves(title: str, groups: list[DrafterAnswer], names: Names, chosen:
 
 def _expected(group: DrafterAnswer, gammas: Iterable[int]) -> list[str]:
     points = {point.gamma: point for point in group.curve if point.candidate}
-    marks = {"measured": "*", "interpolated": " "}
+
+    def mark(point: CurvePoint) -> str:
+        if point.candidate is not None and diverged(point.candidate):
+            return _DIVERGED_MARK
+        return "*" if point.source == "measured" else " "
+
     return [
-        f"{points[gamma].speedup:.2f}{marks[points[gamma].source]}" if gamma in points else "- "
+        f"{points[gamma].speedup:.2f}{mark(points[gamma])}" if gamma in points else "- "
         for gamma in gammas
     ]

@@ -64,9 +64,12 @@ def import_(
     from specbench.records.importing.folder import write
     from specbench.records.importing.notes import told
     from specbench.records.importing.pairing import add_speedups, unpaired
+    from specbench.theory.closed_form import LONGEST_GAMMA
 
-    if gamma is not None and gamma < 1:
-        raise SpecbenchError(f"--gamma {gamma} is out of range", "Give a whole number from 1")
+    if gamma is not None and not 1 <= gamma <= LONGEST_GAMMA:
+        raise SpecbenchError(
+            f"--gamma {gamma} is out of range", f"Give a whole number from 1 to {LONGEST_GAMMA}"
+        )
     if batch_size is not None and batch_size < 1:
         raise SpecbenchError(f"--batch-size {batch_size} is out of range", "Give 1 or more")
     if temperature is not None and not 0.0 <= temperature < math.inf:

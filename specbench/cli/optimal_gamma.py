@@ -106,12 +106,18 @@ def _number(option: str, text: str) -> float:
 def _longest(text: str | None) -> int | None:
     if text is None:
         return None
+
+    from specbench.theory.closed_form import LONGEST_GAMMA
+
     try:
         longest = int(text)
     except ValueError:
         longest = 0
-    if longest < 1:
-        raise SpecbenchError(f"--max-gamma {text!r} is out of range", "Give a whole number from 1")
+    if not 1 <= longest <= LONGEST_GAMMA:
+        raise SpecbenchError(
+            f"--max-gamma {text!r} is out of range",
+            f"Give a whole number from 1 to {LONGEST_GAMMA}",
+        )
     return longest
 
 

@@ -26,7 +26,7 @@ from specbench.errors import SpecbenchError
 DEFAULT_MAX_GAMMA = 16
 """The longest draft considered when nobody says otherwise."""
 
-LONGEST_CURVE = 100_000
+LONGEST_GAMMA = 1024
 """A larger maximum is a typing mistake: no draft is that long."""
 
 _LONGEST_SUM = 512
@@ -101,9 +101,9 @@ def curve(alpha: float, c: float, max_gamma: int = DEFAULT_MAX_GAMMA) -> list[Cu
     """
     alpha, c = _chance(alpha), _non_negative("cost c", c)
     last = _length(max_gamma, "max gamma")
-    if last > LONGEST_CURVE:
+    if last > LONGEST_GAMMA:
         raise SpecbenchError(
-            f"max gamma {last} is out of range", f"Give a whole number from 0 to {LONGEST_CURVE}"
+            f"max gamma {last} is out of range", f"Give a whole number from 0 to {LONGEST_GAMMA}"
         )
     points = []
     for gamma in range(last + 1):

@@ -156,7 +156,10 @@ def test_a_repeat_that_failed_in_b_fails_the_gate(specbench: Command, tmp_path: 
 def test_cells_that_failed_in_both_are_named(specbench: Command, base: Path, copy: Path) -> None:
     cells_with(copy, "-g2-", status="failed", error="no luck")
     result = specbench("compare", str(copy), str(copy))
-    assert f"note: {copy}: failed: {CELL}" in result.err
+    assert result.err.count(f"note: {copy}: failed: {CELL}") == 1
+    result = specbench("compare", str(copy), str(copy), *GATE)
+    assert result.code == 1
+    assert last_line(result.err) == f"cannot be judged: {CELL}: failed in {copy}"
 
 
 def test_a_cell_that_failed_in_b_alone_fails_the_gate(

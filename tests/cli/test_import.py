@@ -272,6 +272,7 @@ def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
         "gamma": (["llama.json"], "does not tell the gamma. Give it with --gamma N"),
         "other gamma": (["good.json", "--gamma", "5"], "has gamma 3, --gamma says 5"),
         "no gamma": (["good.json", "--gamma", "0"], "--gamma 0 is out of range"),
+        "huge gamma": (["good.json", "--gamma", "9" * 20], f"--gamma {'9' * 20} is out of range"),
     }
 
 
@@ -279,7 +280,7 @@ def broken(folder: Path) -> dict[str, tuple[list[str], str]]:
 CASES = [
     "missing", "folder", "empty", "cut", "cut line", "text", "number", "deep", "deep line", "list",
     "other", "mixed lines", "mixed files", "wrong format", "unknown format", "words", "negative",
-    "batchless", "gamma", "other gamma", "no gamma",
+    "batchless", "gamma", "other gamma", "no gamma", "huge gamma",
 ]
 # fmt: on
 

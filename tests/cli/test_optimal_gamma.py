@@ -111,6 +111,7 @@ def test_the_longest_draft_winning_is_said(specbench: Command) -> None:
         (("--alpha", "much", "--cost", "0.1"), "much"),
         (("--alpha", "0.5", "--cost", "0.1", "--max-gamma", "0"), "0"),
         (("--alpha", "0.5", "--cost", "0.1", "--max-gamma", "x"), "x"),
+        (("no/such/run", "--max-gamma", "9" * 20), "from 1 to 1024"),
         (("--alpha", "0.5", "--cost", "0.1", "--format", "xml"), "xml"),
         (("no/such/run",), "no/such/run"),
         (("--alpha", "0.5", "--cost", "0.1", "--policy", "x.toml"), "--policy needs a RUN"),
@@ -161,6 +162,23 @@ def test_a_run_as_csv(specbench: Command, run: str) -> None:
     (recommended,) = [row for row in rows if row["recommended"] == "True"]
     assert (recommended["drafter"], recommended["gamma"]) == ("ngram", "4")
     assert {row["source"] for row in rows if row["gamma"] == "5"} == {"extrapolated"}
+
+
+def test_what_diverged_is_marked(specbench: Command, run: str, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    cells = copy / "cells.jsonl"
+    lines = [json.loads(line) for line in cells.read_text().splitlines()]
+    wrong = [{**line, "lossless": "DIVERGED"} if line["gamma"] == 4 else line for line in lines]
+    cells.write_text("".join(json.dumps(line) + "\n" for line in wrong))
+    assert (
+        "DIVERGED from plain decoding: the speedup means" not in specbench("optimal-gamma", run).out
+    )
+    out = specbench("optimal-gamma", str(copy)).out
+    assert "\n! DIVERGED from plain decoding: the speedup means nothing\n" in out
+    table = out[out.index("expected speedup by") :]
+    assert table.splitlines()[2].count("!") == 3  # its own gamma, and those that rest on it
+    rows = csv.DictReader(io.StringIO(specbench("optimal-gamma", str(copy), "--format", "csv").out))
+    assert {row["gamma"] for row in rows if row["diverged"] == "True"} == {"2", "3", "4"}
 
 
 def test_the_chosen_gamma_and_all_measured_ones_stand_in_the_table(

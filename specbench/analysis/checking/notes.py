@@ -82,8 +82,8 @@ def _without_baseline(groups: Iterable[GroupFit]) -> list[str]:
     reasons = (
         ("no baseline finished, so there is no speedup, c or v", _besides(alone, read)),
         (
-            "plain decoding of the same target, task, temperature, load and engine was not "
-            "imported or failed, so there is no speedup",
+            "plain decoding of the same target, task, temperature, load and engine, or the time "
+            "per output token of either, was not imported, so there is no speedup",
             read,
         ),
     )

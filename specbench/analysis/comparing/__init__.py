@@ -139,9 +139,12 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     ]
     lost = [f"{name}: left out of {a.path}" for name in left.unusable if name in right.only(left)]
     lost += [f"{name}: {right.why_not(name)} {b.path}" for name in left.only(right)]
+    neither = [name for name in right.failed if name not in {**left.sides, **right.sides}]
+    lost += [f"{name}: failed in {b.path}" for name in dict.fromkeys(neither)]
     lost += [f"{name}: {right.failures(name)} in {b.path}" for name in shared if right.lacks(name)]
     lost += [f"{b.path}: {sentence}" for sentence in right.incomplete]
-    return Comparison(str(a.path), str(b.path), tuple(cells), tuple(notes), tuple(lost))
+    said = tuple(dict.fromkeys(notes))  # a run beside itself has all of them twice
+    return Comparison(str(a.path), str(b.path), tuple(cells), said, tuple(lost))
 
 
 def _ratios(a: Side, b: Side) -> dict[Metric, Ratio]:

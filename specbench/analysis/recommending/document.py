@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from specbench.analysis.recommending import Answer, CurvePoint, Decision, DrafterAnswer
-from specbench.analysis.recommending.candidates import Candidate
+from specbench.analysis.recommending.candidates import Candidate, diverged
 from specbench.analysis.recommending.choice import Choice
 from specbench.analysis.recommending.crossover import Crossover
 from specbench.analysis.recommending.engine_lines import Line, typed
@@ -145,6 +145,7 @@ def _curve_point(group: DrafterAnswer, point: CurvePoint) -> dict[str, Any]:
         **_numbers(point.candidate),
         "speedup": point.speedup,
         "source": point.source,
+        "diverged": diverged(point.candidate) if point.candidate else None,
         "measured_speedup": measured.speedup if measured else None,
         "measured_speedup_ci": as_list(measured.speedup_ci) if measured else None,
         "draft_length_mean": measured.draft_length_mean if measured else None,

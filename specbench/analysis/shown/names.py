@@ -92,8 +92,12 @@ def load_column(batch_size: int, request_rate: float, context_length: int | None
 
     >>> load_column(8, 0.0, None), load_column(8, 0.0, 2048), load_column(1, 2.5, None)
     ('8', '8@2048', '2.5/s')
+    >>> load_column(8, 2.5, None)  # arriving, no more than 8 of them at once
+    '2.5/s≤8'
     """
     load = f"{request_rate:g}/s" if request_rate else str(batch_size)
+    if request_rate and batch_size > 1:
+        load += f"≤{batch_size}"
     return load if context_length is None else f"{load}@{context_length}"
 
 
@@ -125,10 +129,12 @@ def counted(count: int, noun: str) -> str:
 def load_label(batch_size: int, request_rate: float = 0.0) -> str:
     """How much was asked at once: so many in flight, or so many arriving per second.
 
-    >>> load_label(4), load_label(1, 2.5)
-    ('batch 4', '2.5 requests/s')
+    >>> load_label(4), load_label(1, 2.5), load_label(8, 2.5)
+    ('batch 4', '2.5 requests/s', '2.5 requests/s, 8 at once')
     """
-    return f"{request_rate:g} requests/s" if request_rate else f"batch {batch_size}"
+    if not request_rate:
+        return f"batch {batch_size}"
+    return f"{request_rate:g} requests/s" + (f", {batch_size} at once" if batch_size > 1 else "")
 
 
 def engine_label(backend: str) -> str:

@@ -32,9 +32,10 @@ def add_speedups(cells: Sequence[Imported]) -> None:
         plain = _beside(cell, cells)
         if not plain or cell.failed:
             continue
-        speeds = [speed for other in plain if (speed := other.fields.get("tok_per_s"))]
-        if len(speeds) > 1:
-            cell.fields["noise_floor"] = max(speeds) / min(speeds) - 1.0
+        speeds = _known(plain, "tok_per_s")
+        differ = speeds if cell.whole_answers else _known(plain, "itl_s") or speeds
+        if len(differ) > 1:
+            cell.fields["noise_floor"] = max(differ) / min(differ) - 1.0
         if cell.is_baseline:
             continue
         paired = _paired(cell, plain)
@@ -47,21 +48,23 @@ def add_speedups(cells: Sequence[Imported]) -> None:
 
 
 def unpaired(cells: Sequence[Imported]) -> list[str]:
-    """Which cells have no plain decoding beside them, and in what the nearest one differs.
+    """Which cells have no speedup for want of plain decoding like them, or of times.
 
-    Empty where there is no plain decoding at all.
+    Said with what the nearest one has otherwise. Empty where there is no plain decoding at all.
     """
     plain = [cell for cell in cells if cell.is_baseline and not cell.failed]
     found: dict[str, int] = {}
     for cell in cells:
-        if not plain or cell.is_baseline or cell.failed or _beside(cell, cells):
+        if not plain or cell.is_baseline or cell.failed or cell.fields.get("speedup"):
             continue
-        nearest = min(plain, key=lambda other: len(_differences(cell, other)))
-        text = "; ".join(_differences(cell, nearest))
+        text = "it or its plain decoding lacks the time per output token"
+        if not _beside(cell, cells):
+            nearest = min(plain, key=lambda other: len(_differences(cell, other)))
+            differences = "; ".join(_differences(cell, nearest))
+            text = f"the nearest plain decoding has another {differences}"
         found[text] = found.get(text, 0) + 1
     return [
-        f"no speedup for {count} speculative cell{'' if count == 1 else 's'}: the nearest plain "
-        f"decoding has another {text}"
+        f"no speedup for {count} speculative cell{'' if count == 1 else 's'}: {text}"
         for text, count in found.items()
     ]
 
@@ -122,11 +125,15 @@ def _paired(cell: Imported, plain: Sequence[Imported]) -> bool:
     return True
 
 
+def _known(cells: Sequence[Imported], name: str) -> list[float]:
+    return [value for cell in cells if (value := cell.fields.get(name))]
+
+
 def _mean(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return fmean(pair[0] for pair in pairs), fmean(pair[1] for pair in pairs)
 
 
 def _by_means(cell: Imported, plain: Sequence[Imported]) -> None:
-    times = [time for other in plain if (time := other.fields.get("itl_s"))]
+    times = _known(plain, "itl_s")
     if times and cell.fields.get("itl_s"):
         cell.fields["speedup"] = fmean(times) / cell.fields["itl_s"]

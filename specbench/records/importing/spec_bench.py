@@ -89,11 +89,26 @@ def _counted(source: Source, notes: list[Note]) -> list[Document]:
     if failed := len(last) - len(whole):
         text = f"left out, as a turn failed ({_ERROR})"
         notes.append(Note(source.path.name, f"{_questions(failed)} {text}"))
-    return whole
+    timed = [document for document in whole if not _took_no_time(document)]
+    if untimed := len(whole) - len(timed):
+        text = "left out, as a turn took no time"
+        notes.append(Note(source.path.name, f"{_questions(untimed)} {text}"))
+    return timed
 
 
 def _questions(count: int) -> str:
     return f"{count} question{'' if count == 1 else 's'}"
+
+
+def _took_no_time(document: Document) -> bool:
+    """Whether a turn has tokens, and 0 seconds for them."""
+    return any(
+        tokens > 0 and seconds == 0
+        for choice in document["choices"]
+        for tokens, seconds in zip(
+            numbers(choice, "new_tokens"), numbers(choice, "wall_time"), strict=False
+        )
+    )
 
 
 def _has_error(document: Document) -> bool:

@@ -131,6 +131,30 @@ def test_a_question_of_which_a_turn_failed_is_left_out(tmp_path: Path) -> None:
     assert "f1.json: 1 question left out, as a turn failed (ERROR)" in notes
 
 
+def test_a_question_of_which_a_turn_took_no_time_is_left_out(tmp_path: Path) -> None:
+    plain, spec = spec_bench_pair()
+    spec[0]["choices"][0]["wall_time"][1] = 0.0
+    cells, notes = imported(tmp_path, plain, spec)
+    assert cells[1].fields["speedup"] == pytest.approx(2.0)
+    assert "f1.json: 1 question left out, as a turn took no time" in notes
+
+
+def test_the_noise_floor_is_of_the_times_that_speedups_are_of(tmp_path: Path) -> None:
+    """Throughput at a set rate of arrival is that rate, however slow a server is."""
+    plain = [foreign.vllm(mean_tpot_ms=time, output_throughput=500.0) for time in (80.0, 112.0)]
+    cells, _ = imported(tmp_path, *plain, foreign.vllm_speculative())
+    assert [cell.fields["noise_floor"] for cell in cells] == [pytest.approx(0.4)] * 3
+
+
+@pytest.mark.parametrize("lacking", ["plain", "speculative"])
+def test_a_time_that_is_missing_is_told(tmp_path: Path, lacking: str) -> None:
+    plain, spec = foreign.vllm(), foreign.vllm_speculative()
+    del (plain if lacking == "plain" else spec)["mean_tpot_ms"]
+    _, notes = imported(tmp_path, plain, spec)
+    (note,) = (note for note in notes if "no speedup" in note)
+    assert note.endswith("it or its plain decoding lacks the time per output token")
+
+
 @pytest.mark.parametrize("told_by", [{"accept_length": 3.1}, {"backend": "sglang"}])
 def test_bench_serving_of_sglang_is_refused_by_name(tmp_path: Path, told_by: Any) -> None:
     with pytest.raises(SpecbenchError) as problem:
