@@ -66,6 +66,8 @@ def places(settings: Iterable[Setting], among: Iterable[Setting]) -> list[str]:
         for name, column in zip(Setting._fields, zip(*among, strict=True), strict=True)
     }
     varies = {name for name, values in columns.items() if len(values) > 1}
+    if "request_rate" in varies:  # one text tells both
+        varies = {*varies, "batch_size"} - {"request_rate"}
     return [_place(setting, varies) for setting in settings]
 
 
@@ -74,12 +76,11 @@ def _place(setting: Setting, varies: Collection[str]) -> str:
         return str(setting)
     texts = {
         "temperature": f"T = {setting.temperature:g}",
-        "batch_size": f"batch {setting.batch_size}",
+        "batch_size": load_label(setting.batch_size, setting.request_rate),
         "target": setting.target,
         "backend": setting.backend,
         "top_k": f"top-k {setting.top_k}",
         "top_p": f"top-p {setting.top_p:g}",
-        "request_rate": load_label(setting.batch_size, setting.request_rate),
         "context_length": f"context {setting.context_length}",
     }
     rest = ", ".join(text for name, text in texts.items() if name in varies)
