@@ -20,6 +20,7 @@ from specbench.records.importing.cells import Given, Imported
 from specbench.records.importing.documents import Source, load
 from specbench.records.importing.notes import Note
 from specbench.records.importing.vllm_bench import is_serving, of_sglang
+from specbench.theory.closed_form import LONGEST_GAMMA
 
 _FORMATS: dict[str, ModuleType] = {
     "llama-cpp": llama_cpp,
@@ -84,6 +85,12 @@ def _cells(module: ModuleType, source: Source, given: Given) -> list[Imported]:
         if str(source.path) in error.message:
             raise
         raise SpecbenchError(f"{source.path}: {error.message}", error.hint) from error
+    longest = max((cell.key["gamma"] for cell in cells), default=0)
+    if longest > LONGEST_GAMMA:
+        raise SpecbenchError(
+            f"{source.path} has a gamma of {longest}, and no draft is longer than {LONGEST_GAMMA}",
+            "The file may be damaged",
+        )
     return cells
 
 

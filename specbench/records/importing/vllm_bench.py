@@ -106,6 +106,11 @@ def _cell(path: Path, document: Document, given: Given) -> Imported:
             notes.append(Note(path.name, "without spec_decode fields, taken as plain decoding"))
         return Imported({**key, **plain_key()}, fields, notes=notes)
     told = _gamma(swept, survival)
+    if told is not None and len(survival) > told:
+        raise SpecbenchError(
+            f"{path} has a gamma of {told} and rates of {len(survival)} positions",
+            "One of the two is wrong",
+        )
     if told is None and given.gamma is None and rounds and drafted and drafted % rounds == 0:
         told = drafted // rounds
         remark(path, "gamma is not told, taken as drafted tokens / drafts", warnings, notes)

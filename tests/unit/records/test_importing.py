@@ -312,6 +312,14 @@ def test_gamma_is_the_length_of_all_drafts_where_nothing_else_tells_it(tmp_path:
         imported(tmp_path, {**document, "spec_decode_draft_tokens": 5999})
 
 
+@pytest.mark.parametrize(
+    ("gamma", "says"), [(2, "a gamma of 2 and rates of 3 positions"), (10**11, "longer than 1024")]
+)
+def test_a_gamma_that_cannot_be_is_refused(tmp_path: Path, gamma: int, says: str) -> None:
+    with pytest.raises(SpecbenchError, match=says):
+        imported(tmp_path, foreign.vllm_speculative(num_speculative_tokens=gamma))
+
+
 def test_what_vllm_tells_of_requests_is_kept(tmp_path: Path) -> None:
     told_too = {"request_goodput": 0.095, "median_ttft_ms": 90.0, "p99_tpot_ms": 120.0}
     (cell,), _ = imported(tmp_path, foreign.vllm(**told_too, p90_e2el_ms=4000.0, p99_itl_ms=1.0))
