@@ -19,6 +19,8 @@ from typing import Any
 from specbench.serving.server import WARM_UP_TOKENS
 
 Handler = BaseHTTPRequestHandler
+PATIENCE_S = 20.0
+"""How long a request waits for others that do not come."""
 
 
 class FakeServer:
@@ -29,7 +31,8 @@ class FakeServer:
         drafted: tokens that each round drafts, gamma if None.
         step_s: between chunks.
         bodies: of all requests, warm-up too.
-        in_flight, most_in_flight: requests that are streamed, and the most there were.
+        most_in_flight: the most requests that were streamed at a time.
+        awaits: no measured request is answered before so many were in flight.
         on_answer: called before a measured request is answered; may answer in its place and say so.
         on_chunk: called before a measured request's chunk with its number.
         on_page: called with a path before a page is sent; may answer in its place and say so.
@@ -50,7 +53,7 @@ class FakeServer:
         self.step_s = 0.001
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
-        self.in_flight = self.most_in_flight = 0
+        self.most_in_flight = self.awaits = 0
         self.on_answer: Callable[[Handler], bool] = lambda handler: False
         self.on_chunk: Callable[[int], None] = lambda number: None
         self.on_page: Callable[[Handler, str], bool] = lambda handler, path: False
@@ -60,6 +63,8 @@ class FakeServer:
         self.closing = threading.Event()
         self.url = ""
         self._lock = threading.Lock()
+        self._in_flight: set[Handler] = set()
+        self._arrived = threading.Condition(self._lock)
         self.reset()
 
     def reset(self) -> None:
@@ -179,16 +184,22 @@ class FakeServer:
             send_json(handler, {"error": {"message": "cache_salt must not contain ..."}}, 400)
             return
         measured = body["max_tokens"] != WARM_UP_TOKENS
-        with self._lock:
+        with self._arrived:
             self.bodies.append(body)
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            self._in_flight.add(handler)
+            self.most_in_flight = max(self.most_in_flight, len(self._in_flight))
+            self._arrived.notify_all()
+            if measured:
+                self._arrived.wait_for(lambda: self.most_in_flight >= self.awaits, PATIENCE_S)
         try:
             if not (measured and self.on_answer(handler)):
                 self.stream(handler, body, measured)
         finally:
-            with self._lock:
-                self.in_flight -= 1
+            self.answered(handler)
+
+    def answered(self, handler: Handler) -> None:
+        with self._lock:
+            self._in_flight.discard(handler)
 
     def stream(self, handler: Handler, body: dict[str, Any], measured: bool) -> None:
         chat = handler.path.endswith("chat/completions")
@@ -221,6 +232,7 @@ class FakeServer:
         if self.tells_usage:
             usage = {"prompt_tokens": 5, "completion_tokens": sent}
             self.event(handler, {"choices": [], "usage": usage})
+        self.answered(handler)  # before the client can know it and send the next
         handler.wfile.write(b"data: [DONE]\n\n")
 
     def script(self, length: int) -> tuple[list[int], list[tuple[int, int]]]:

@@ -91,13 +91,14 @@ def test_a_plain_server_tells_no_more_than_its_tokens(patient: Deadlines):
 
 def test_no_more_than_so_many_are_in_flight(patient: Deadlines):
     fake = FakeServer("vllm")
+    fake.awaits = 3
     measured(fake, patient, width=3)
     assert fake.most_in_flight == 3
 
 
 def test_requests_that_arrive_are_sent_though_nobody_answered(patient: Deadlines):
     fake = FakeServer("vllm")
-    fake.step_s = 0.02
+    fake.awaits = COUNT
     with fake.serving():
         server = Server(Address.parse(fake.url), patient)
         server.measure(make_jobs(server), partial(open_loop, arrivals_s=[0.0] * COUNT))
