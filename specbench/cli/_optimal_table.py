@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from specbench.analysis.recommending.candidates import diverged
+from specbench.analysis.recommending.choice import UNDECIDED_NOTE
 from specbench.analysis.recommending.engine_lines import typed
 from specbench.analysis.shown.formats import share
 from specbench.analysis.shown.names import gamma_label, printable, short_names, task_title
@@ -75,6 +76,8 @@ def _print_policy(answer: Answer, names: Names) -> None:
         print_table(title, _POLICY, rows, texts=_TEXTS)
     print("best: how often nothing else is more than 1% faster if conversations are drawn")
     print("anew · loss: what one stands to lose against the best, on average")
+    if not all(decision.choice.decided for decision in answer.decisions):
+        print(UNDECIDED_NOTE)
     provisional = [str(decision.setting) for decision in answer.decisions if decision.provisional]
     if provisional:
         print(wrapped(f"provisional, for want of a noise floor: {'; '.join(provisional)}", ""))
@@ -90,9 +93,7 @@ def _policy_rows(decision: Decision, names: Names) -> list[list[str]]:
         share(sure.near_best if sure else None),
         share(sure.loss if sure else None, 1),
     ]
-    use = names[decision.drafter] if choice.gamma else "do not speculate"
-    if not choice.decided:
-        use = "undecided"
+    use = names[decision.drafter] if choice.gamma else choice.plainly
     head = [setting.task, number(setting.temperature, 1).removesuffix(".0")]
     head.append(setting.load)
     rows = []

@@ -59,8 +59,8 @@ def optimal_gamma(
     times on lines through all gammas, so that no gamma wins by luck. It counts only if its lower
     95% bound lies above 1, a bound that holds for everything compared in the run together, and its
     speedup above the noise floor of the block's two baselines. Within 1% the shorter draft is
-    preferred. If nothing counts, the answer is "do not speculate", or "undecided" where the data
-    don't speak against a gain.
+    preferred. If nothing counts, the answer is "do not speculate", with a question mark where
+    the data don't speak against a gain either: that is undecided, and more must be measured.
 
     Beside it: how often it is the best over a bootstrap of conversations, and what one stands to
     lose if it is not; from which batch size speculation stops paying; how long an answer must be;

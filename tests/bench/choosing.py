@@ -97,8 +97,8 @@ def nothing(name: str, case: Case, simulations: int) -> bool:
         none += not any(choice.gamma for choice in made)
         decided += [choice.decided for choice in made if not choice.gamma]
     print(
-        f"no gain, {name}: nothing recommended {none / simulations:.1%}; it says do not speculate "
-        f"in {np.mean(decided):.0%} of settings, undecided in the others",
+        f'no gain, {name}: nothing recommended {none / simulations:.1%}; of "do not '
+        f'speculate" {np.mean(decided):.0%} without a question mark',
         flush=True,
     )
     return none >= PROMISED * simulations

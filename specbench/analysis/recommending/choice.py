@@ -6,10 +6,10 @@
    block's two baselines.
 2. Of those that count the highest fitted speedup wins; of those within CLOSE of it, in 39 of 40
    resamples too, the one with the smallest gamma.
-3. If none counts, gamma is 0: do not speculate. That is "undecided" where the data don't speak
-   against a gain: of the candidate closest to one there is no interval, or one from few
-   conversations that reaches above 1; or in most resamples something is faster than plain decoding
-   by more than CLOSE, and what is lost by plain decoding is not LITTLE.
+3. If none counts, gamma is 0: do not speculate. That is undecided, and told with a question mark,
+   where the data don't speak against a gain: of the candidate closest to one there is no
+   interval, or one from few conversations that reaches above 1; or in most resamples something is
+   faster than plain decoding by more than CLOSE, and what is lost by plain decoding is not LITTLE.
 
 How sure a choice is comes from the resamples: the share in which nothing in its setting is faster,
 plain decoding included, or faster by more than CLOSE, and the mean of best / chosen - 1, what one
@@ -43,10 +43,15 @@ _CALIBRATING = "synthetic drafters, which calibrate the instrument and are never
 CLOSE = 0.01
 """Speedups within this of the best are as good; then the shorter draft is preferred."""
 
-_SURE = 0.975
 LITTLE = 0.03
 """A gain of this, on average over the resamples, is not worth measuring more for."""
 
+PLAINLY = "do not speculate"
+UNDECIDED = f"{PLAINLY}?"
+UNDECIDED_NOTE = f"{UNDECIDED}: undecided, a gain is neither shown nor ruled out"
+"""What gamma 0 is called, and what the question mark means."""
+
+_SURE = 0.975
 _LIKELY = 0.5
 _FEW_CELLS = 2  # degrees of freedom that tell how much cells differ; a gamma more adds one
 
@@ -86,6 +91,11 @@ class Choice:
     def decided(self) -> bool:
         """False where too little was measured to say whether to speculate."""
         return not self.wanting
+
+    @property
+    def plainly(self) -> str:
+        """What gamma 0 is called here."""
+        return PLAINLY if self.decided else UNDECIDED
 
     @property
     def gamma(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from specbench.analysis.recommending.candidates import Field
-from specbench.analysis.recommending.choice import Choice, choose
+from specbench.analysis.recommending.choice import PLAINLY, UNDECIDED, Choice, choose
 from specbench.analysis.recommending.crossover import Crossover, crossover
 from specbench.analysis.recommending.server_load import Load, Served, best_served, served
 
@@ -73,10 +73,10 @@ class Schedule:
         """What gamma 0 means in a range: that nothing pays, or that this is not known."""
         undecided = self.undecided(part)
         if not undecided:
-            return "do not speculate"
+            return PLAINLY
         if undecided == self._measured(part):
-            return "undecided"
-        return f"do not speculate, undecided at {', '.join(map(str, undecided))}"
+            return UNDECIDED
+        return f"{PLAINLY}, undecided at {', '.join(map(str, undecided))}"
 
     def _measured(self, part: Range) -> list[int]:
         return [size for size in self.decided if part.first <= size <= part.last]

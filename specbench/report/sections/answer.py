@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from specbench.analysis.pooling import Setting
 from specbench.analysis.recommending import Decision, DrafterAnswer
+from specbench.analysis.recommending.choice import UNDECIDED_NOTE
 from specbench.analysis.recommending.engine_lines import typed
 from specbench.analysis.shown.formats import MISSING, SYNTHETIC_NOTE, number, share, with_interval
 from specbench.analysis.shown.names import counted, gamma_label, with_gamma
@@ -66,7 +67,8 @@ def _act(decisions: Sequence[Decision], material: Material) -> str:
             uses.setdefault(use, []).append(one.setting)
     if not uses:
         if not against:
-            return f"Undecided {_where(everything, 'in all')}: too little was measured."
+            where = _where(everything, "in all")
+            return f"Do not speculate {where} yet: undecided, for too little was measured."
         return f"Do not speculate {_where(everything, 'in any of the')}: no gain is shown."
     if len(uses) == 1 and not against and not undecided:
         return _sentence(f"{next(iter(uses))} {_where(everything, 'in all')}")
@@ -76,8 +78,9 @@ def _act(decisions: Sequence[Decision], material: Material) -> str:
         told = [f"speculate in {counted(count, 'setting')}, as the table says for each"]
     if against:
         told.append(f"do not speculate for {_named(against, everything)}")
-    ending = f"; undecided: {_named(undecided, everything)}" if undecided else ""
-    return _sentence(_listed(told) + ending)
+    if undecided:
+        told.append(f"do not speculate yet, undecided, for {_named(undecided, everything)}")
+    return _sentence(_listed(told))
 
 
 def _basis(decisions: Sequence[Decision], material: Material) -> str:
@@ -170,7 +173,10 @@ def _commands(decisions: Sequence[Decision]) -> list[str]:
 def _table(decisions: Sequence[Decision], material: Material) -> Table:
     places = fields.places([one.setting for one in decisions], material.settings)
     rows = [_row(one, place, material) for one, place in zip(decisions, places, strict=True)]
-    return Table("What to use", _COLUMNS, [Rows(rows)], frozenset({"use", "why not"}), _NOTES)
+    notes = list(_NOTES)
+    if not all(one.choice.decided for one in decisions):
+        notes.append(UNDECIDED_NOTE)
+    return Table("What to use", _COLUMNS, [Rows(rows)], frozenset({"use", "why not"}), notes)
 
 
 def _given(groups: Sequence[DrafterAnswer], material: Material) -> list[Table]:
@@ -191,8 +197,7 @@ def _row(one: Decision, place: str, material: Material) -> list[Field]:
     candidate, group, sure = one.choice.candidate, one.choice.group, one.sureness
     chances = [share(sure.near_best), share(sure.loss, 1)] if sure else [MISSING, MISSING]
     if candidate is None or group is None:
-        use = "do not speculate" if one.choice.decided else "undecided"
-        return [place, use, "0", "1.00", *chances, _said(one)]
+        return [place, one.choice.plainly, "0", "1.00", *chances, _said(one)]
     return [
         place,
         material.names[group.key.drafter],

@@ -90,7 +90,9 @@ def test_settings_without_an_answer_are_told_from_those_with_one(example: pages.
     undecided = sum(not one.choice.decided for one in decisions)
     assert undecided > 3
     assert any(one.choice.gamma for one in decisions)
-    assert answer(example)[0].endswith(f"; undecided: {undecided} of 8 settings.")
+    assert answer(example)[0].endswith(
+        f" and do not speculate yet, undecided, for {undecided} of 8 settings."
+    )
 
 
 def test_a_server_has_a_policy_over_batch_sizes_and_lines_to_type(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_server_has_a_policy_over_batch_sizes_and_lines_to_type(tmp_path: Path
 
 def test_the_answer_from_one_prompt_is_none(tmp_path: Path) -> None:
     act, _ = answer(page_of(simulate_run(tmp_path / "run", NGRAM, gammas=(1,), prompts=1)))
-    assert act.startswith("Undecided (code, T = 0, batch 1): too little was measured")
+    assert act.startswith("Do not speculate (code, T = 0, batch 1) yet: undecided, for too little")
 
 
 def test_tables_hold_the_fitted_numbers(page: pages.Element, fitted: RunFit) -> None:

@@ -11,6 +11,7 @@ import pytest
 from specbench.analysis.fit import fit_run
 from specbench.analysis.recommending import Answer, recommend
 from specbench.analysis.recommending.candidates import Candidate
+from specbench.analysis.recommending.choice import UNDECIDED
 from specbench.analysis.recommending.crossover import Crossover, crossover, passing
 from specbench.analysis.recommending.document import optimal_document, optimal_rows
 from specbench.analysis.recommending.schedule import Range, Schedule, ranges
@@ -150,7 +151,7 @@ def test_what_is_undecided_is_not_told_as_a_no(tmp_path: Path) -> None:
     assert {one.choice.decided for one in answer.decisions} == {False}
     (schedule,) = answer.schedules
     (part,) = schedule.ranges
-    assert (schedule.drafter, part, schedule.against(part)) == ("none", (1, 2, 0), "undecided")
+    assert (schedule.drafter, part, schedule.against(part)) == ("none", (1, 2, 0), UNDECIDED)
     text = policy_toml(answer)
     assert "# undecided at batch size 1, 2: measure more before relying on it\n" in text
     (policy,) = tomllib.loads(text)["policy"]
