@@ -33,11 +33,14 @@ from specbench.sweep.options import (
     whole_number,
     wrong,
 )
+from specbench.theory.closed_form import LONGEST_GAMMA
 from specbench.weights.choices import ATTENTIONS, SHORT_DTYPES
 from specbench.weights.methods import check_method
 
 PROMPT_SOURCES = ("auto", "hub", "package", "offline")
 _LARGEST_SEED = 2**63 - 1
+_MOST = {"gammas": LONGEST_GAMMA, "batch_sizes": 65_536, "repeats": 10_000}
+"""More is a typing mistake, and the list of what is to be measured would fill the memory."""
 
 Reader = Callable[[Any, str], Any]
 """From a value and its field's name to what the field holds."""
@@ -55,7 +58,10 @@ def _read_or_none(read: Reader) -> BeforeValidator:
 
 
 def _count(value: Any, field: str) -> int:
-    return whole_number(value, field, 1)
+    number, most = whole_number(value, field, 1), _MOST.get(field)
+    if most is not None and number > most:
+        raise wrong(field, value, f"a whole number from 1 to {most}")
+    return number
 
 
 def _counts(value: Any, field: str) -> list[int]:
@@ -144,7 +150,7 @@ def _method(value: Any, field: str) -> str:
 
 Text = Annotated[str | None, _read_or_none(plain_text)]
 Switch = Annotated[bool, _read(_switch)]
-Count = Annotated[int, _read(lambda value, field: whole_number(value, field, 1))]
+Count = Annotated[int, _read(_count)]
 Counts = Annotated[list[int], _read(_counts)]
 CountsOrNone = Annotated[list[int] | None, _read_or_none(_counts)]
 Threads = Annotated[int | None, _read_or_none(_threads)]

@@ -175,6 +175,9 @@ def test_the_help_has_every_option_and_states_the_real_defaults(specbench):
     [
         ("--out", "", "--out '' is not usable"),
         ("--gamma", "1,,2", "--gamma '1,,2' has nothing between two commas"),
+        ("--gamma", "2,1025", "--gamma '1025' is not usable. Give a whole number from 1 to 1024"),
+        ("--batch-size", "65537", "--batch-size '65537' is not usable. Give a whole number from 1"),
+        ("--repeats", "10001", "--repeats '10001' is not usable. Give a whole number from 1 to"),
         ("--max-new-tokens", "1", "--max-new-tokens '1' is not usable. Give a whole number, 2 or"),
     ],
 )
