@@ -80,7 +80,7 @@ def _judged(
 ) -> Finding:
     spread = (max(rates) - min(rates)) / statistics.median(rates)
     facts: Facts = {"per_s": statistics.median(rates), "repeats": rates, "spread": spread}
-    shown = f"{spread:.0%}" if spread <= 1.0 else "above 100%"
+    shown = f"{spread:.1%}" if spread <= 1.0 else "above 100%"
     value = f"{value}; {len(rates)} measurements, spread {shown}{remark}"
     if spread > QUIET or statistics.median(rates) < least:
         return warn(value, _NOT_QUIET, name=name, **facts)

@@ -30,7 +30,7 @@ def test_the_median_is_told_and_the_first_is_not_counted(
     calls = rates(monkeypatch, "copy_bandwidth", [1e9, 10.1e9, 10e9, 10e9, 9.9e9, 10e9])
     finding = one(speed.memory_copy, world.machine())
     assert finding.verdict == "ok"
-    assert finding.value == "10.0 GB/s, read + write; 5 measurements, spread 2%"
+    assert finding.value == "10.0 GB/s, read + write; 5 measurements, spread 2.0%"
     assert finding.facts["per_s"] == 10e9
     assert finding.facts["spread"] == pytest.approx(0.02)
     assert len(calls) == 6
@@ -41,9 +41,9 @@ def test_rates_that_move_say_that_the_machine_is_not_quiet(
 ):
     rates(monkeypatch, "matmul_rate", [5e12, 5e12, 5e12, 5e12, 4e12, 5e12, *[6e12] * 6])
     single, half = speed.matmul.findings(world.machine())
-    assert (single.verdict, single.value) == ("warn", "5,000.0 GFLOP/s; 5 measurements, spread 20%")
+    assert (single.verdict, single.value) == ("warn", "5,000.0 GFLOP/s; 5 measurements, spread 20.0%")
     assert "not quiet" in single.advice
-    assert (half.verdict, half.value) == ("ok", "6,000.0 GFLOP/s; 5 measurements, spread 0%")
+    assert (half.verdict, half.value) == ("ok", "6,000.0 GFLOP/s; 5 measurements, spread 0.0%")
 
 
 def test_rates_of_a_machine_that_is_overrun_are_told_too(
