@@ -70,7 +70,7 @@ def test_imported_results_have_a_report(specbench: Command, tmp_path: Path) -> N
     assert specbench("report", str(folder)).code == 0
     page = pages.parse((folder / "report.html").read_text(encoding="utf-8"))
     assert page.all("p", class_="answer")[0].text.startswith(
-        "Do not speculate (chat, T = 0, batch 4, vllm) yet: undecided"
+        "Do not speculate yet (chat, T = 0, batch 4, vllm): undecided"
     )
     (row,) = pages.table(page, "Speedup, measured and predicted")[1:]
     assert row == ["eagle", "3", "2.30", "~ 1.60"] + ["-"] * 6

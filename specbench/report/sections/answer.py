@@ -14,13 +14,25 @@ from specbench.errors import SpecbenchError
 from specbench.records.conversations import FEW_PROMPTS
 from specbench.report import fields
 from specbench.report.material import Material
-from specbench.report.parts import Answer, Commands, Field, Paragraph, Part, Rows, Table
+from specbench.report.parts import (
+    LONG,
+    Answer,
+    Bullet,
+    Bullets,
+    Commands,
+    Field,
+    Folded,
+    Paragraph,
+    Part,
+    Rows,
+    Table,
+)
 
 TITLE, ORDER = "Answer", 0
 FIGURES: tuple[str, ...] = ()
 
 _NAMED = 3  # more answers or settings than these are counted and left to the table
-_COLUMNS = ("setting", "use", "γ", "expected (95%)", "best", "loss", "why not")
+_COLUMNS = ("setting", "use", "γ", "expected (95%)", "best", "loss")
 _ONLY_SYNTHETIC = "Nothing is recommended: all drafters of this run are synthetic."
 _GIVEN = ("drafter", "setting", "c", "γ", "expected (95%)")
 _NOTES = (
@@ -47,6 +59,7 @@ def section(material: Material) -> Sequence[Part]:
     parts: list[Part] = [
         Answer(_act(decisions, material), _basis(decisions, material)),
         _table(decisions, material),
+        *_reasons(decisions, material),
         *given,
     ]
     if commands:
@@ -67,8 +80,8 @@ def _act(decisions: Sequence[Decision], material: Material) -> str:
             uses.setdefault(use, []).append(one.setting)
     if not uses:
         if not against:
-            where = _where(everything, "in all")
-            return f"Do not speculate {where} yet: undecided, for too little was measured."
+            where = _where(everything, "in any of the")
+            return f"Do not speculate yet {where}: undecided, for too little was measured."
         return f"Do not speculate {_where(everything, 'in any of the')}: no gain is shown."
     if len(uses) == 1 and not against and not undecided:
         return _sentence(f"{next(iter(uses))} {_where(everything, 'in all')}")
@@ -79,7 +92,7 @@ def _act(decisions: Sequence[Decision], material: Material) -> str:
     if against:
         told.append(f"do not speculate for {_named(against, everything)}")
     if undecided:
-        told.append(f"do not speculate yet, undecided, for {_named(undecided, everything)}")
+        told.append(f"do not speculate yet for {_named(undecided, everything)} (undecided)")
     return _sentence(_listed(told))
 
 
@@ -176,7 +189,19 @@ def _table(decisions: Sequence[Decision], material: Material) -> Table:
     notes = list(_NOTES)
     if not all(one.choice.decided for one in decisions):
         notes.append(UNDECIDED_NOTE)
-    return Table("What to use", _COLUMNS, [Rows(rows)], frozenset({"use", "why not"}), notes)
+    return Table("What to use", _COLUMNS, [Rows(rows)], frozenset({"use"}), notes)
+
+
+def _reasons(decisions: Sequence[Decision], material: Material) -> list[Part]:
+    """What speaks against the closest candidate of each setting without a recommendation."""
+    against = [one for one in decisions if not one.choice.gamma]
+    places = fields.places([one.setting for one in against], material.settings)
+    points = Bullets(
+        [Bullet(f"{place}: {_said(one)}") for place, one in zip(places, against, strict=True)]
+    )
+    if len(against) > LONG:
+        return [Folded("Why not", [points])]
+    return [Paragraph("Why not:", "note"), points] if against else []
 
 
 def _given(groups: Sequence[DrafterAnswer], material: Material) -> list[Table]:
@@ -197,12 +222,11 @@ def _row(one: Decision, place: str, material: Material) -> list[Field]:
     candidate, group, sure = one.choice.candidate, one.choice.group, one.sureness
     chances = [share(sure.near_best), share(sure.loss, 1)] if sure else [MISSING, MISSING]
     if candidate is None or group is None:
-        return [place, one.choice.plainly, "0", "1.00", *chances, _said(one)]
+        return [place, one.choice.plainly, "0", "1.00", *chances]
     return [
         place,
         material.names[group.key.drafter],
         gamma_label(group.draft_form, one.choice.gamma),
         fields.measured(candidate.speedup, candidate.ci),
         *chances,
-        MISSING,
     ]

@@ -41,7 +41,10 @@ def test_rates_that_move_say_that_the_machine_is_not_quiet(
 ):
     rates(monkeypatch, "matmul_rate", [5e12, 5e12, 5e12, 5e12, 4e12, 5e12, *[6e12] * 6])
     single, half = speed.matmul.findings(world.machine())
-    assert (single.verdict, single.value) == ("warn", "5,000.0 GFLOP/s; 5 measurements, spread 20.0%")
+    assert (single.verdict, single.value) == (
+        "warn",
+        "5,000.0 GFLOP/s; 5 measurements, spread 20.0%",
+    )
     assert "not quiet" in single.advice
     assert (half.verdict, half.value) == ("ok", "6,000.0 GFLOP/s; 5 measurements, spread 0.0%")
 

@@ -91,8 +91,19 @@ def test_settings_without_an_answer_are_told_from_those_with_one(example: pages.
     assert undecided > 3
     assert any(one.choice.gamma for one in decisions)
     assert answer(example)[0].endswith(
-        f" and do not speculate yet, undecided, for {undecided} of 8 settings."
+        f" and do not speculate yet for {undecided} of 8 settings (undecided)."
     )
+
+
+def test_every_setting_without_a_recommendation_says_why(example: pages.Element) -> None:
+    decisions = recommend(fit_run(load_run(EXAMPLE)), 16).decisions
+    against = [one for one in decisions if not one.choice.gamma]
+    (listed,) = example.all("section", id="answer")[0].all("ul")
+    assert [item.text for item in listed.all("li")] == [
+        f"{one.setting.task} (T = {one.setting.temperature:g}): "
+        f"{one.choice.against}; {one.choice.wanting}"
+        for one in against
+    ]
 
 
 def test_a_server_has_a_policy_over_batch_sizes_and_lines_to_type(tmp_path: Path) -> None:
@@ -117,7 +128,7 @@ def test_a_server_has_a_policy_over_batch_sizes_and_lines_to_type(tmp_path: Path
 
 def test_the_answer_from_one_prompt_is_none(tmp_path: Path) -> None:
     act, _ = answer(page_of(simulate_run(tmp_path / "run", NGRAM, gammas=(1,), prompts=1)))
-    assert act.startswith("Do not speculate (code, T = 0, batch 1) yet: undecided, for too little")
+    assert act.startswith("Do not speculate yet (code, T = 0, batch 1): undecided, for too little")
 
 
 def test_tables_hold_the_fitted_numbers(page: pages.Element, fitted: RunFit) -> None:
