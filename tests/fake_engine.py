@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-LIFE_S = 120.0
+LIFE_S = 600.0
 """No process of a test is left for longer, whatever fails."""
 
 METHODS = ("ngram", "draft_model", "eagle", "eagle3", "medusa", "suffix", "mtp")
@@ -91,7 +91,7 @@ def alive(python: Path) -> list[int]:
     return [process for process in processes if _is_there(process)]
 
 
-def wait_until_gone(python: Path, timeout_s: float = 30.0) -> list[int]:
+def wait_until_gone(python: Path, timeout_s: float = 90.0) -> list[int]:
     """The noted processes that are left after a while."""
     deadline = time.monotonic() + timeout_s
     while (left := alive(python)) and time.monotonic() < deadline:

@@ -19,7 +19,7 @@ from typing import Any
 from specbench.serving.server import WARM_UP_TOKENS
 
 Handler = BaseHTTPRequestHandler
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """How long a request waits for others that do not come."""
 
 

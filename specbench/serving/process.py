@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import secrets
 import socket
 import subprocess
 import sys
@@ -26,6 +27,9 @@ _PAGE_S = 5.0  # a health page that takes longer is no answer
 _GRACE_S = 10.0
 _KILLED_S = 20.0  # until a killed process is gone
 _TAIL_BYTES = 20_000
+_LOWEST_PORT = 10_000  # those below have owners: databases, development servers
+_TRIED_PORTS = 50
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ServerProcess:
@@ -133,10 +137,29 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A port of the loopback interface on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback interface on which nothing listens now.
+
+    A server takes seconds until it listens, and the kernel gives ports of a range to whoever
+    connects or asks for any: so it is one below that range, if the kernel tells the range.
+
+    Raises:
+        SpecbenchError: all are taken.
+    """
+    below = range(_LOWEST_PORT, max(_LOWEST_PORT, _given_from()))
+    tried = [secrets.choice(below) for _ in range(_TRIED_PORTS)] if below else []
+    for port in (*tried, 0):  # of 0 the kernel makes one of its own
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((LOOPBACK, port))
+            return int(probe.getsockname()[1])
+    raise SpecbenchError("no port of this machine is free")
+
+
+def _given_from() -> int:
+    """The first port that the kernel gives by itself; 0 where it does not tell."""
+    try:
+        return int(_PORT_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _is_healthy(port: int, path: str) -> bool:

@@ -128,8 +128,8 @@ def test_the_dropped_cells_are_in_the_manifest(run_folder: Path):
     assert [entry["reason"] for entry in manifest["dropped"]] == [
         "synthetic drafters replay greedy output"
     ] * 2
-    assert manifest["bandwidth_bytes_per_s"] > 1e8
-    assert manifest["matmul_flops_per_s"] > 1e8
+    for rate in ("bandwidth_bytes_per_s", "matmul_flops_per_s"):
+        assert manifest[rate] > 1e6, "neither giga nor mega, on the busiest machine"
 
 
 def test_typed_again_it_measures_nothing_and_prints_the_same_table(

@@ -23,8 +23,27 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GRACE_S", 0.5)
 
 
+class Clock:
+    """In place of the module ``time``: the budget is over once a file is there, or in a minute."""
+
+    sleep = staticmethod(time.sleep)
+
+    def __init__(self, ready: Path) -> None:
+        self._ready, self._began = ready, time.monotonic()
+
+    def monotonic(self) -> float:
+        return 1.0 if self._ready.exists() or time.monotonic() > self._began + 60 else 0.0
+
+
+@pytest.fixture
+def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a script writes when it is as far as its test wants it; only then a second has gone."""
+    monkeypatch.setattr(module, "time", Clock(tmp_path / "ready"))
+    return tmp_path / "ready"
+
+
 def script(name: str, text: str) -> Stage:
-    """A stage of one second that is a shell script, which starts at once on any machine."""
+    """A stage of one second that is a shell script."""
     return Stage(name, name, 1, (Command(("-c", text)),))
 
 
@@ -54,21 +73,26 @@ def test_a_failure_is_recorded_with_its_reason_and_the_rest_goes_on(place: Workp
     ]
 
 
-def test_a_hanging_stage_is_ended_at_its_budget_with_its_children(shell: Workplace):
+def test_a_hanging_stage_is_ended_at_its_budget_with_its_children(shell: Workplace, ready: Path):
     child = shell.out.parent / "child"
-    outcome = run_stage(script("hangs", f"sleep 60 & echo $! > {child}; wait"), shell, 60)
+    text = f"sleep 60 & echo $! > {child}; : > {ready}; wait"
+    outcome = run_stage(script("hangs", text), shell, 60)
     assert (outcome.status, outcome.budget_s) == ("out of time", 1)
     assert not is_running(int(child.read_text()))
 
 
-def test_a_stage_that_ignores_the_interrupt_is_killed(shell: Workplace):
-    outcome = run_stage(script("stubborn", "trap '' INT; sleep 60; sleep 60"), shell, 60)
+def test_a_stage_that_ignores_the_interrupt_is_killed(shell: Workplace, ready: Path):
+    text = f"trap '' INT; : > {ready}; sleep 60; sleep 60"
+    outcome = run_stage(script("stubborn", text), shell, 60)
     assert outcome.status == "out of time"
 
 
-def test_an_interrupt_lets_it_keep_what_it_has(shell: Workplace):
+def test_an_interrupt_lets_it_keep_what_it_has(
+    shell: Workplace, ready: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "_GRACE_S", 60.0)  # it ends by itself
     kept = shell.out.parent / "kept"
-    trap = f"trap 'touch {kept}; exit' INT; sleep 60 & wait"
+    trap = f"trap 'touch {kept}; exit' INT; sleep 60 & : > {ready}; wait"
     assert run_stage(script("keeps", trap), shell, 60).status == "out of time"
     assert kept.exists()
 

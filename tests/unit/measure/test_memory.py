@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -43,11 +44,21 @@ def test_a_block_freed_before_the_region_does_not_count():
 
 def test_without_the_kernels_mark_a_thread_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(memory, "_PROC_SELF", tmp_path / "absent")
+    resident, samples = memory._ResidentSampler._resident, threading.Semaphore(0)
+
+    def noting(sampler: memory._ResidentSampler) -> int:
+        samples.release()
+        return resident(sampler)
+
+    monkeypatch.setattr(memory._ResidentSampler, "_resident", noting)
     before = psutil.Process().memory_info().rss
     with PeakMemory("cpu") as region:
         block = bytearray(BLOCK_BYTES)
         block[::4096] = b"x" * len(block[::4096])
-        time.sleep(0.05)
+        while samples.acquire(blocking=False):
+            pass  # those before the block was whole
+        for _ in range(2):  # when the second begins the first is kept
+            assert samples.acquire(timeout=60.0)
         del block
     assert region.method.startswith("resident size sampled")
     assert region.peak_bytes is not None
@@ -81,16 +92,19 @@ def test_the_gpu_says_its_own_capacity():
     assert capacity_bytes("cuda:0", FakeCuda()) == 80 * 2**30
 
 
-def test_a_control_group_lowers_what_there_is_and_what_is_free(tmp_path: Path):
+def test_a_control_group_lowers_what_there_is_and_what_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Its own and those above it: what is free is what is left of a limit, not the limit."""
     group = tmp_path / "sys/fs/cgroup/slurm/job"
     group.mkdir(parents=True)
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/slurm/job\n")
     (group / "memory.max").write_text("max\n")
-    machine = psutil.virtual_memory()
-    assert capacity_bytes("cpu", root=tmp_path) == machine.total
-    assert available_bytes("cpu", root=tmp_path) > 2**29
+    machine = SimpleNamespace(total=2**33, available=2**32)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: machine)
+    assert capacity_bytes("cpu", root=tmp_path) == 2**33
+    assert available_bytes("cpu", root=tmp_path) == 2**32
     (group.parent / "memory.max").write_text(f"{2**29}\n")
     (group.parent / "memory.current").write_text(f"{2**29 - 1000}\n")
     assert capacity_bytes("cpu", root=tmp_path) == 2**29

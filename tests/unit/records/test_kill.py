@@ -58,7 +58,7 @@ def each_once(folder: Path, gammas: list[int]) -> None:
 
 def test_killed_at_every_operation_on_the_disk(memory: Path) -> None:
     process = writer(memory, "every")
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     operations = int(output.split()[-1])
     assert operations > 50  # opens, writes, syncs and renames of two cells
@@ -88,6 +88,6 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert gammas == kill_switch.MANY[: len(gammas)]
         before = gammas
     process = writer(folder, "plain")
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert process.returncode == 0
     each_once(folder, kill_switch.MANY)

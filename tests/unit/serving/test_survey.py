@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -105,11 +104,6 @@ def starting(handler: Handler, path: str) -> bool:
     return True
 
 
-def slow(handler: Handler, path: str) -> bool:
-    time.sleep(0.5)
-    return False
-
-
 def malformed(handler: Handler, path: str) -> bool:
     if path == "/metrics":
         send(handler, b"vllm:request_success_total{ what\n", "text/plain")
@@ -121,7 +115,6 @@ def malformed(handler: Handler, path: str) -> bool:
     [
         (no_server, "is no OpenAI-compatible server"),
         (starting, "HTTP 503: loading (/v1/models). Wait until it is up"),
-        (slow, "sent no answer in 0.3 s"),
         (malformed, "metrics can't be read: 'vllm:request_success_total{ what'"),
     ],
 )
@@ -130,10 +123,18 @@ def test_what_can_not_be_measured_is_refused_in_one_line(
 ):
     fake = FakeServer("vllm")
     fake.on_page = fault
-    deadlines = Deadlines(page_s=0.3) if fault is slow else patient
     with pytest.raises(SpecbenchError) as problem:
-        facts_of(fake, deadlines)
+        facts_of(fake, patient)
     assert reason in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_page_that_does_not_come_is_not_waited_for_without_end():
+    fake = FakeServer("vllm")
+    fake.on_page = lambda handler, path: fake.closing.wait(10.0)  # then it comes
+    with fake.serving(), pytest.raises(SpecbenchError) as problem:
+        _ = Server(Address.parse(fake.url), Deadlines(connect_s=60.0, page_s=0.3)).facts
+    assert "sent no answer in 0.3 s (/v1/models)" in str(problem.value)
     assert "\n" not in str(problem.value)
 
 

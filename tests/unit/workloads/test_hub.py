@@ -67,8 +67,8 @@ configs:
 """
 PROGRAM = """
 import sys
-from specbench.workloads import load_workload
-from specbench.workloads.hub import _within
+from specbench.workloads import hub, load_workload
+hub.CONNECT_SECONDS = hub.ROW_SECONDS = 100.0  # a busy machine is no silent hub
 for path in sys.argv[1:]:
     [workload] = load_workload(path, limit=2)
     print(workload.source, workload.notice, [prompt.id for prompt in workload.prompts], sep="|")
@@ -178,7 +178,7 @@ def run(folder: Path, endpoint: str, *paths: Path) -> list[list[str]]:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     arguments = [sys.executable, "-c", PROGRAM, *map(str, paths)]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return [line.split("|") for line in done.stdout.splitlines()]
@@ -282,9 +282,9 @@ def test_a_hub_that_stalls_between_two_rows_is_not_waited_for() -> None:
 
     def rows() -> Iterator[dict[str, str]]:
         yield {"id": "first"}
-        stalled.wait(5.0)
+        stalled.wait(60.0)
 
     with pytest.raises(TimeoutError):
         _within(0.2, rows())
     stalled.set()
-    assert _within(0.2, iter([{"id": "a"}, {"id": "b"}])) == [{"id": "a"}, {"id": "b"}]
+    assert _within(60.0, iter([{"id": "a"}, {"id": "b"}])) == [{"id": "a"}, {"id": "b"}]
