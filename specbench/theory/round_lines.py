@@ -253,16 +253,22 @@ class RoundLines:
         return float(self.size @ self.length / self.size.sum())
 
 
-def between_cells(lines: RoundLines | None, plain_cells: Numbers | None) -> Scatter | None:
+def between_cells(
+    lines: RoundLines | None, plain_cells: Numbers | None, scatter: Scatter | None = None
+) -> Scatter | None:
     """:func:`scatter_of` lines, or of baselines alone, and what is left without rounds' own chance.
 
     What gammas lie off their lines by chance of their rounds is the jackknife's over clusters
     (Efron & Tibshirani 1993, ch. 11), spread over the degrees of freedom as the misfit is.
 
+    Args:
+        scatter: of the lines, where it is known to be another.
+
     Returns:
         None where nothing tells it.
     """
-    scatter = scatter_of(np.zeros(2) if lines is None else lines.misfit, plain_cells)
+    if scatter is None:
+        scatter = scatter_of(np.zeros(2) if lines is None else lines.misfit, plain_cells)
     if scatter is None:
         return None
     chance = 0.0

@@ -7,7 +7,8 @@ Two clocks tell it, in seconds:
 - :class:`MeasuredClock`: each gamma's own rounds, and between measured gammas the straight line
   from one to the next. For trees and adaptive drafts, for a single gamma, and for drafters whose
   times the lines miss by more than cells differ (an F test at 5% for the whole run against the
-  differences between baselines).
+  differences between baselines), or as they miss those of others of the same load
+  (:mod:`specbench.theory.shared_misfit`).
 
 Where a verify step jumps at some width (:mod:`specbench.theory.step`), the measured clock's times
 are smoothed by a line with that step. Gammas between the two next to it are unknown.
@@ -79,10 +80,12 @@ class MeasuredClock:
     Attributes:
         sums: measured gamma -> its times.
         step: that these are smoothed by; None leaves them as they are.
+        about: how far they lie off what the drafters of the run have in common, where that is told.
     """
 
     sums: Mapping[int, _Sums]
     step: Step | None = None
+    about: Scatter | None = None
 
     def seconds(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
         """Mean of a gamma's rounds, or between its two measured neighbours."""
@@ -114,8 +117,8 @@ class MeasuredClock:
 
     @property
     def scatter(self) -> Scatter | None:
-        """About the step."""
-        return self.step.scatter if self.step is not None else None
+        """About the step, or what drafters have in common."""
+        return self.step.scatter if self.step is not None else self.about
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,10 @@
 The record of a cell knows its conversations (or time blocks) and its block's baselines, so its
 interval holds the sampling error alone. Cells that are measured one after the other differ too, on
 real machines by 1 or 2%. How much is told setting by setting, by the baselines and by how far the
-gammas of chains lie off their line (or step: :mod:`specbench.theory.step`), and led towards what
-the settings of the run have in common (:mod:`specbench.theory.moderated`). A measured speedup moves
-with the deviation of its own cell, and with the mean of its baselines'.
+gammas of chains lie off their line (or step: :mod:`specbench.theory.step`; or what all drafters
+have in common beside it: :mod:`specbench.theory.shared_misfit`), and led towards what the settings
+of the run have in common (:mod:`specbench.theory.moderated`). A measured speedup moves with the
+deviation of its own cell, and with the mean of its baselines'.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from specbench.analysis.pooling import RawTables, Setting
 from specbench.analysis.rounds.evidence import Evidence
+from specbench.analysis.rounds.shared_misfit import about_shared_misfits
 from specbench.records.schema import CellRecord
 from specbench.records.steps import counted_steps
 from specbench.theory.clusters import Numbers
@@ -33,11 +35,16 @@ if TYPE_CHECKING:
 def with_cells(groups: Sequence[GroupFit]) -> tuple[GroupFit, ...]:
     """The groups, their measured speedups' intervals widened by what cells differ by."""
     told: dict[Setting, list[Scatter | None]] = {}
+    shared = about_shared_misfits(
+        (group.key, group.evidence)
+        for group in groups
+        if group.draft_form == "chain" and group.evidence is not None
+    )
     for group in groups:
         if group.evidence is not None:
             here = told.setdefault(group.key.setting, [plain_scatter(group.evidence.plain_cells)])
             if group.draft_form == "chain":
-                here.append(_of_gammas(group.evidence))
+                here.append(_of_gammas(group.evidence, shared.get(group.key)))
     cells = led({setting: pooled(parts) for setting, parts in told.items()})
     return tuple(_widened(group, cells.get(group.key.setting)) for group in groups)
 
@@ -71,12 +78,12 @@ def of_baselines(plain: Iterable[CellRecord], tables: RawTables) -> dict[Setting
     return led({setting: plain_scatter(np.array(times)) for setting, times in seconds.items()})
 
 
-def _of_gammas(evidence: Evidence) -> Scatter | None:
+def _of_gammas(evidence: Evidence, about_shared: Scatter | None) -> Scatter | None:
     lines = RoundLines.of(evidence.times, evidence.plain)
     if lines is None:
         return None
     step = step_in(lines)
-    return step.scatter if step is not None else between_cells(lines, None)
+    return step.scatter if step is not None else between_cells(lines, None, about_shared)
 
 
 def _widened(group: GroupFit, cells: Scatter | None) -> GroupFit:

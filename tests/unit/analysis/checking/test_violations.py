@@ -111,7 +111,7 @@ def waits_for_nothing(record: CellRecord, rounds: Columns, requests: Columns) ->
     ("lie", "identity", "sides"),
     [
         (accepts_more_than_was_drafted, "block efficiency", ("tau 7", "gamma + 1 = 5")),
-        (has_a_token_more_than_was_emitted, "tokens", ("emitted 1 + 11", "its output has 13")),
+        (has_a_token_more_than_was_emitted, "tokens", ("emitted 1 + 23", "its output has 25")),
         (times_chunks_instead_of_tokens, "step times", ("per output token is", "per step /")),
         (
             accepts_later_positions_more_often,

@@ -79,13 +79,13 @@ def test_cells_that_differ_make_every_interval_wider() -> None:
 
 
 def test_a_drafter_seen_twice_costs_nothing_and_others_do() -> None:
-    (group,) = groups({"x": GOOD}, (1, 2, 4))
+    (group,) = groups({"x": GOOD}, (1, 4))
     twin = replace(group, key=group.key._replace(drafter="y"))
     alone, twins = field([group], scatter=False), field([group, twin], scatter=False)
     for place, candidate in enumerate(alone.candidates):
         assert twins.candidates[place].bound == pytest.approx(candidate.bound, rel=0.002)
     many = [one for seed in range(12) for one in World().setting(
-        f"task {seed}", {"x": GOOD}, (1, 2, 4), np.random.default_rng(seed))]  # fmt: skip
+        f"task {seed}", {"x": GOOD}, (1, 4), np.random.default_rng(seed))]  # fmt: skip
     assert (
         field([group, *many], scatter=False).candidates[0].bound < 0.99 * alone.candidates[0].bound
     )

@@ -43,6 +43,20 @@ def test_they_do(prompts: int) -> None:
     assert np.mean(alone) <= np.mean(inside) - 0.04
 
 
+def test_a_gamma_that_is_slow_in_all_tasks_is_no_difference_between_cells() -> None:
+    slow, wide, inside = replace(DRAFTER, slow_at=4), [], []
+    for seed in range(20):
+        groups = [measured(group) for group in tasks(slow, GAMMAS, [World(cell=0.01)] * 4, seed)]
+        for held in with_cells(groups):
+            assert held.scatter is not None
+            wide.append(held.scatter.variance**0.5)
+            for point in held.points:
+                truth = slow.speedup(point.gamma)
+                inside.append(point.speedup_ci[0] <= truth <= point.speedup_ci[1])
+    assert np.mean(wide) < 0.015
+    assert np.mean(inside) >= 0.92
+
+
 def test_repeats_are_surer_than_one_cell() -> None:
     (group,) = (measured(group) for group in tasks(DRAFTER, GAMMAS, [World(cell=0.02)], 0))
     often = replace(group, points=tuple(replace(point, num_cells=9) for point in group.points))

@@ -1,0 +1,48 @@
+"""Do the rounds of several drafters lie off their lines alike?
+
+What a forward of so many tokens costs is the target's and the machine's, whoever drafted them: a
+kernel that is fast for two rows and slow for three makes the same gammas slow for every drafter,
+task and temperature. One drafter's few gammas can't tell that from slow cells. But deviations of
+cells are independent and those of a kernel are not, so the mean deviation of all groups is held
+against how far groups differ about it: an F test, as for any mean of several samples.
+
+Where it is shown, lines are wrong, and how much cells differ is what is left about the mean.
+
+>>> about_shared(np.array([[-0.05, 0.06, -0.01], [-0.06, 0.07, -0.01]]), 0.05) is None
+False
+>>> about_shared(np.array([[-0.05, 0.06, -0.01], [0.05, -0.06, 0.01]]), 0.05) is None
+True
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from specbench.theory import quantiles
+from specbench.theory.clusters import Numbers
+from specbench.theory.scatter import Scatter
+
+_ON_A_LINE = 2  # numbers that a line is told by
+
+
+def about_shared(misfits: Numbers, level: float) -> list[Scatter] | None:
+    """How far each group's gammas lie off what all groups have in common beside their lines.
+
+    Args:
+        misfits: [groups, gammas] log of measured time over the group's own line.
+        level: of the test.
+
+    Returns:
+        [groups]; None where nothing in common is shown.
+    """
+    count, gammas = misfits.shape
+    freedom = gammas - _ON_A_LINE
+    if count < 2 or freedom < 1 or not np.isfinite(misfits).all():
+        return None
+    shared = misfits.mean(axis=0)
+    left = ((misfits - shared) ** 2).sum(axis=1)
+    limit = float(quantiles.fisher_f(1.0 - level, freedom, freedom * (count - 1)))
+    if count * float((shared**2).sum()) <= limit * float(left.sum()) / (count - 1):
+        return None
+    own = freedom * (count - 1) / count
+    return [Scatter(float(squares) / own, own) for squares in left]

@@ -1,0 +1,50 @@
+"""What many groups' gammas have in common beside their lines: shown where it is, else not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specbench.theory.clusters import Numbers
+from specbench.theory.shared_misfit import about_shared
+
+CELL = 0.02
+
+
+def misfits(
+    generator: np.random.Generator, groups: int, lengths: tuple[int, ...], bump: float = 0.0
+) -> Numbers:
+    """[groups, gammas] what straight lines leave of log times, whose second is slow in truth."""
+    times = CELL * generator.normal(size=(groups, len(lengths)))
+    times[:, 1] += bump
+    design = np.column_stack([np.ones(len(lengths)), lengths])
+    return times - times @ (design @ np.linalg.pinv(design))
+
+
+@pytest.mark.parametrize(
+    ("groups", "lengths"), [(2, (1, 2, 4)), (32, (1, 2, 4)), (4, (1, 2, 4, 8))]
+)
+def test_nothing_in_common_is_found_as_often_as_it_says(
+    groups: int, lengths: tuple[int, ...]
+) -> None:
+    generator = np.random.default_rng(0)
+    shown = [about_shared(misfits(generator, groups, lengths), 0.05) for _ in range(2000)]
+    assert 0.035 < np.mean([told is not None for told in shown]) < 0.065
+
+
+def test_a_slow_gamma_is_found_and_cells_differ_by_what_they_do() -> None:
+    generator = np.random.default_rng(0)
+    told = [about_shared(misfits(generator, 16, (1, 2, 4), 0.06), 0.05) for _ in range(200)]
+    assert all(scatters is not None for scatters in told)
+    known = [scatter for scatters in told for scatter in scatters or ()]
+    assert np.mean([scatter.variance for scatter in known]) == pytest.approx(CELL**2, rel=0.05)
+    assert {scatter.freedom for scatter in known} == {15 / 16}
+
+
+def test_of_one_group_two_gammas_or_unknown_times_nothing_is_told() -> None:
+    alike = np.array([[-0.1, 0.1, -0.1]] * 4) + np.array([[0.0], [0.001], [0.002], [0.001]])
+    assert about_shared(alike, 0.05) is not None
+    assert about_shared(alike[:1], 0.05) is None
+    assert about_shared(alike[:, :2], 0.05) is None
+    alike[1, 2] = np.nan
+    assert about_shared(alike, 0.05) is None
