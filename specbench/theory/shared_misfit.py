@@ -8,13 +8,14 @@ against how far groups differ about it: an F test, as for any mean of several sa
 
 Where it is shown, lines are wrong, and how much cells differ is what is left about the mean.
 
->>> about_shared(np.array([[-0.05, 0.06, -0.01], [-0.06, 0.07, -0.01]]), 0.05) is None
-False
->>> about_shared(np.array([[-0.05, 0.06, -0.01], [0.05, -0.06, 0.01]]), 0.05) is None
-True
+>>> shared_by(np.array([[-0.05, 0.06, -0.01], [-0.05, 0.07, -0.02]]), 0.05).misfit
+array([-0.05 ,  0.065, -0.015])
+>>> shared_by(np.array([[-0.05, 0.06, -0.01], [0.05, -0.06, 0.01]]), 0.05)
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,15 +26,24 @@ from specbench.theory.scatter import Scatter
 _ON_A_LINE = 2  # numbers that a line is told by
 
 
-def about_shared(misfits: Numbers, level: float) -> list[Scatter] | None:
-    """How far each group's gammas lie off what all groups have in common beside their lines.
+class Shared(NamedTuple):
+    """What groups have in common beside their lines.
+
+    Attributes:
+        misfit: [gammas] mean log of measured time over the line.
+        scatters: [groups] how far the gammas of each lie off their line and that mean.
+    """
+
+    misfit: Numbers
+    scatters: list[Scatter]
+
+
+def shared_by(misfits: Numbers, level: float) -> Shared | None:
+    """What is shown to be shared; None where nothing is.
 
     Args:
         misfits: [groups, gammas] log of measured time over the group's own line.
         level: of the test.
-
-    Returns:
-        [groups]; None where nothing in common is shown.
     """
     count, gammas = misfits.shape
     freedom = gammas - _ON_A_LINE
@@ -45,4 +55,4 @@ def about_shared(misfits: Numbers, level: float) -> list[Scatter] | None:
     if count * float((shared**2).sum()) <= limit * float(left.sum()) / (count - 1):
         return None
     own = freedom * (count - 1) / count
-    return [Scatter(float(squares) / own, own) for squares in left]
+    return Shared(shared, [Scatter(float(squares) / own, own) for squares in left])

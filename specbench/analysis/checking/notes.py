@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from specbench.analysis.pooling import Setting
-from specbench.analysis.shown.names import counted, some, with_gamma
+from specbench.analysis.rounds.between_cells import chains
+from specbench.analysis.rounds.shared_misfit import shared_misfits
+from specbench.analysis.shown.names import counted, load_label, some, with_gamma
 from specbench.records.conversations import FEW_PROMPTS
 from specbench.records.schema import DIVERGED, CellRecord
 from specbench.records.speedup import is_above_tau
@@ -50,7 +53,7 @@ def run_notes(groups: Sequence[GroupFit], failed: Sequence[CellRecord]) -> tuple
             "only one baseline finished, so there is no noise floor and what is answered is "
             f"provisional: {where}"
         )
-    notes += [*_uneven_costs(groups), *_above_tau(own)]
+    notes += [*_uneven_costs(groups), *_off_lines_alike(own), *_above_tau(own)]
     if any("all slots full" in text for group in groups for text in group.warnings):
         notes.append("some cells never had all slots full: their speed is over all steps")
     return tuple(notes)
@@ -134,6 +137,23 @@ def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
         "drafting γ tokens takes less than γ times as long as one, so no single c describes it and "
         "the closed form misleads; the extended model has each γ's own draft time: c of "
         f"{some(uneven)}"
+    ]
+
+
+def _off_lines_alike(groups: Iterable[GroupFit]) -> list[str]:
+    """Loads at which some gamma is fast or slow whoever drafts."""
+    found = [
+        ", ".join(
+            f"{math.expm1(one.misfit[gamma]):+.0%} at γ = {gamma}" for gamma in sorted(one.misfit)
+        )
+        + f" ({load_label(one.load.batch_size, one.load.request_rate)})"
+        for one in shared_misfits(chains(groups))
+    ]
+    if not found:
+        return []
+    return [
+        "the time of a round is no straight line over γ, whoever drafts: recommendations take each "
+        f"γ's own time, and a γ left out is hard to predict; it lies off by {some(found)}"
     ]
 
 

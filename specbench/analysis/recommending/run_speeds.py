@@ -23,7 +23,7 @@ from specbench.analysis.recommending.clusters import Names, clusters_of, convers
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
 from specbench.analysis.rounds.between_cells import led, plain_scatter
 from specbench.analysis.rounds.evidence import Evidence
-from specbench.analysis.rounds.shared_misfit import about_shared_misfits
+from specbench.analysis.rounds.shared_misfit import about_shared, shared_misfits
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter, pooled
 from specbench.theory.step import step_in
@@ -39,12 +39,13 @@ def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], dict[Settin
     # The drafters of a setting share its baselines, which count once.
     plain = {group.key.setting: plain_scatter(e.plain_cells) for group, e in known}
     of_plain, told, found = led(plain), {setting: [own] for setting, own in plain.items()}, []
-    shared = about_shared_misfits((one.key, e) for one, e in known if one.acceptance is not None)
+    modelled = ((group.key, e) for group, e in known if group.acceptance is not None)
+    shared = about_shared(shared_misfits(modelled))
     for group, evidence in known:
         setting = group.key.setting
         straight_enough = partial(fits, plain=of_plain.get(setting), among=len(known))
-        about = shared.get(group.key)
-        speed = _speed(group, evidence, in_task[setting.task], straight_enough, about)
+        beside = shared.get(group.key)
+        speed = _speed(group, evidence, in_task[setting.task], straight_enough, beside)
         told[setting].append(speed.clock.scatter)
         found.append(speed)
     return found, led({setting: pooled(parts) for setting, parts in told.items()})
@@ -55,7 +56,7 @@ def _speed(
     evidence: Evidence,
     in_task: Names,
     straight_enough: Callable[[RoundLines], bool],
-    about_shared: Scatter | None,
+    beside: Scatter | None,
 ) -> GroupSpeed:
     """A group's speed."""
     key, clusters = group.key, clusters_of(group.key, evidence, in_task)
@@ -68,8 +69,8 @@ def _speed(
         step = step_in(straight.lines) if drafted else None
         if step is not None:
             clock = MeasuredClock(sums, step)
-        elif about_shared is not None:
-            clock = MeasuredClock(sums, about=about_shared)
+        elif beside is not None:
+            clock = MeasuredClock(sums, about=beside)
         elif straight_enough(straight.lines):
             clock = straight
     measured = sorted(evidence.times)

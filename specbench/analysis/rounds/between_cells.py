@@ -11,15 +11,15 @@ deviation of its own cell, and with the mean of its baselines'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specbench.analysis.pooling import RawTables, Setting
+from specbench.analysis.pooling import GroupKey, RawTables, Setting
 from specbench.analysis.rounds.evidence import Evidence
-from specbench.analysis.rounds.shared_misfit import about_shared_misfits
+from specbench.analysis.rounds.shared_misfit import about_shared, shared_misfits
 from specbench.records.schema import CellRecord
 from specbench.records.steps import counted_steps
 from specbench.theory.clusters import Numbers
@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 def with_cells(groups: Sequence[GroupFit]) -> tuple[GroupFit, ...]:
     """The groups, their measured speedups' intervals widened by what cells differ by."""
     told: dict[Setting, list[Scatter | None]] = {}
-    shared = about_shared_misfits(
-        (group.key, group.evidence)
-        for group in groups
-        if group.draft_form == "chain" and group.evidence is not None
-    )
+    shared = about_shared(shared_misfits(chains(groups)))
     for group in groups:
         if group.evidence is not None:
             here = told.setdefault(group.key.setting, [plain_scatter(group.evidence.plain_cells)])
@@ -47,6 +43,13 @@ def with_cells(groups: Sequence[GroupFit]) -> tuple[GroupFit, ...]:
                 here.append(_of_gammas(group.evidence, shared.get(group.key)))
     cells = led({setting: pooled(parts) for setting, parts in told.items()})
     return tuple(_widened(group, cells.get(group.key.setting)) for group in groups)
+
+
+def chains(groups: Iterable[GroupFit]) -> Iterator[tuple[GroupKey, Evidence]]:
+    """Those whose rounds were timed and draft chains."""
+    for group in groups:
+        if group.draft_form == "chain" and group.evidence is not None:
+            yield group.key, group.evidence
 
 
 def led(told: Mapping[Setting, Scatter | None]) -> dict[Setting, Scatter]:
@@ -78,12 +81,12 @@ def of_baselines(plain: Iterable[CellRecord], tables: RawTables) -> dict[Setting
     return led({setting: plain_scatter(np.array(times)) for setting, times in seconds.items()})
 
 
-def _of_gammas(evidence: Evidence, about_shared: Scatter | None) -> Scatter | None:
+def _of_gammas(evidence: Evidence, beside: Scatter | None) -> Scatter | None:
     lines = RoundLines.of(evidence.times, evidence.plain)
     if lines is None:
         return None
     step = step_in(lines)
-    return step.scatter if step is not None else between_cells(lines, None, about_shared)
+    return step.scatter if step is not None else between_cells(lines, None, beside)
 
 
 def _widened(group: GroupFit, cells: Scatter | None) -> GroupFit:

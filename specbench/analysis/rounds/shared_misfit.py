@@ -6,35 +6,57 @@ the same gammas; tasks, temperatures and drafters differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from specbench.analysis.pooling import GroupKey
+from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
-from specbench.theory.shared_misfit import about_shared
+from specbench.theory.shared_misfit import shared_by
 
 _LEVEL = 0.05
 
 
-def about_shared_misfits(groups: Iterable[tuple[GroupKey, Evidence]]) -> dict[GroupKey, Scatter]:
-    """How far the gammas of chains lie off what their load's drafters have in common.
+@dataclass(frozen=True)
+class SharedMisfit:
+    """What the drafters of one load have in common beside their lines.
 
-    Returns:
-        For the groups where lines are shown to be wrong, at 5% for the whole run.
+    Attributes:
+        load: a setting of theirs without what differs among them.
+        misfit: measured gamma -> mean log of measured time over the line.
+        about: how far the gammas of each lie off its line and that mean.
     """
-    alike: dict[object, dict[GroupKey, RoundLines]] = {}
+
+    load: Setting
+    misfit: Mapping[int, float]
+    about: Mapping[GroupKey, Scatter]
+
+
+def shared_misfits(groups: Iterable[tuple[GroupKey, Evidence]]) -> list[SharedMisfit]:
+    """Loads at which lines are shown to be wrong, at 5% for the whole run.
+
+    Args:
+        groups: chains; those that drafted nothing at some gamma are not asked.
+    """
+    alike: dict[tuple[Setting, tuple[int, ...]], dict[GroupKey, RoundLines]] = {}
     for key, evidence in groups:
         lines = RoundLines.of(evidence.times, evidence.plain)
-        if lines is not None and lines.size.size == len(evidence.times):  # all gammas drafted
+        if lines is not None and lines.size.size == len(evidence.times):
             load = key.setting._replace(task="", temperature=0.0, top_k=0, top_p=1.0)
             alike.setdefault((load, tuple(evidence.times)), {})[key] = lines
-    found: dict[GroupKey, Scatter] = {}
-    for here in alike.values():
-        misfits = np.array([lines.misfit for lines in here.values()])
-        told = about_shared(misfits, _LEVEL / len(alike))
+    found = []
+    for (load, gammas), here in alike.items():
+        told = shared_by(np.array([line.misfit for line in here.values()]), _LEVEL / len(alike))
         if told is not None:
-            found |= zip(here, told, strict=True)
+            misfit = dict(zip(gammas, told.misfit.tolist(), strict=True))
+            about = dict(zip(here, told.scatters, strict=True))
+            found.append(SharedMisfit(load, misfit, about))
     return found
+
+
+def about_shared(found: Sequence[SharedMisfit]) -> dict[GroupKey, Scatter]:
+    """Of all loads."""
+    return {key: scatter for one in found for key, scatter in one.about.items()}

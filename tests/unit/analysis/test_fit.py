@@ -292,3 +292,16 @@ def test_the_noise_floor_of_repeats_is_that_of_one(tmp_path: Path) -> None:
         mean = math.sqrt(sum(log * log for log in logs) / len(logs))
         assert group.noise_floor == pytest.approx(math.expm1(mean))
     assert floors[1] <= max(blocks[repeat] or 0.0 for repeat in blocks)
+
+
+@pytest.mark.parametrize("bump", [0.0, 0.15])
+def test_a_width_that_is_slow_whoever_drafts_is_told(tmp_path: Path, bump: float) -> None:
+    drafters = {"ngram": SimulatedDrafter(0.6, 0.01), "model:m": SimulatedDrafter(0.5, 0.1)}
+    folder = simulate_run(
+        tmp_path / "run", drafters, gammas=(1, 2, 4), tasks=("code", "chat", "rag"),
+        v=lambda gamma, _: 1.0 + 0.1 * gamma + bump * (gamma == 2),
+    )  # fmt: skip
+    told = [note for note in fitted(folder).warnings if "no straight line over γ" in note]
+    assert len(told) == (bump > 0.0)
+    if told:
+        assert told[0].endswith("it lies off by -5% at γ = 1, +7% at γ = 2, -2% at γ = 4 (batch 1)")

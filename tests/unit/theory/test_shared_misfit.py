@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specbench.theory.clusters import Numbers
-from specbench.theory.shared_misfit import about_shared
+from specbench.theory.shared_misfit import shared_by
 
 CELL = 0.02
 
@@ -28,23 +28,23 @@ def test_nothing_in_common_is_found_as_often_as_it_says(
     groups: int, lengths: tuple[int, ...]
 ) -> None:
     generator = np.random.default_rng(0)
-    shown = [about_shared(misfits(generator, groups, lengths), 0.05) for _ in range(2000)]
+    shown = [shared_by(misfits(generator, groups, lengths), 0.05) for _ in range(2000)]
     assert 0.035 < np.mean([told is not None for told in shown]) < 0.065
 
 
 def test_a_slow_gamma_is_found_and_cells_differ_by_what_they_do() -> None:
     generator = np.random.default_rng(0)
-    told = [about_shared(misfits(generator, 16, (1, 2, 4), 0.06), 0.05) for _ in range(200)]
-    assert all(scatters is not None for scatters in told)
-    known = [scatter for scatters in told for scatter in scatters or ()]
+    told = [shared_by(misfits(generator, 16, (1, 2, 4), 0.06), 0.05) for _ in range(200)]
+    assert all(one is not None for one in told)
+    known = [scatter for one in told if one is not None for scatter in one.scatters]
     assert np.mean([scatter.variance for scatter in known]) == pytest.approx(CELL**2, rel=0.05)
     assert {scatter.freedom for scatter in known} == {15 / 16}
 
 
 def test_of_one_group_two_gammas_or_unknown_times_nothing_is_told() -> None:
     alike = np.array([[-0.1, 0.1, -0.1]] * 4) + np.array([[0.0], [0.001], [0.002], [0.001]])
-    assert about_shared(alike, 0.05) is not None
-    assert about_shared(alike[:1], 0.05) is None
-    assert about_shared(alike[:, :2], 0.05) is None
+    assert shared_by(alike, 0.05) is not None
+    assert shared_by(alike[:1], 0.05) is None
+    assert shared_by(alike[:, :2], 0.05) is None
     alike[1, 2] = np.nan
-    assert about_shared(alike, 0.05) is None
+    assert shared_by(alike, 0.05) is None
