@@ -28,6 +28,8 @@ from specbench.theory.clusters import Numbers
 from specbench.theory.robust_line import Line, robust_line
 from specbench.theory.scatter import Scatter, scatter_of
 
+_REWEIGHTED = 5  # times that relative deviations are taken from the line of the time before
+
 
 @dataclass(frozen=True, eq=False)
 class StepTimes:
@@ -221,6 +223,24 @@ class RoundLines:
         """[gammas] log of measured time over the line."""
         return self.misfits(np.ones(self.names.size))
 
+    @property
+    def bend(self) -> Numbers:
+        """[gammas] log of measured time over the line of least relative squares through them.
+
+        Unlike :attr:`misfit` it is blind to what takes all gammas off their robust line alike, as
+        slow moments do, which are outliers to the line and count in full in a mean. NaN where a
+        time is none.
+        """
+        fitted = time = self.time
+        if not (np.isfinite(time) & (time > 0.0)).all():
+            return np.full(time.size, np.nan)
+        line = np.column_stack([np.ones_like(time), self.length])
+        for _ in range(_REWEIGHTED):
+            fitted = line @ np.linalg.lstsq(line / fitted[:, None], time / fitted)[0]
+            if not (fitted > 0.0).all():
+                return np.full(time.size, np.nan)
+        return np.asarray(np.log(time / fitted))
+
     def misfits(self, weights: Numbers) -> Numbers:
         """The same had the clusters these weights: [..., clusters] -> [..., gammas]."""
         d0, c, v0, slope, o = np.moveaxis(self.relative(weights)[..., None], -2, 0)
@@ -262,20 +282,21 @@ def between_cells(
     (Efron & Tibshirani 1993, ch. 11), spread over the degrees of freedom as the misfit is.
 
     Args:
-        scatter: of the lines, where it is known to be another.
+        scatter: of the lines, where it is known to be another, whatever its degrees of freedom.
 
     Returns:
         None where nothing tells it.
     """
+    freedom = 0.0 if scatter is None or lines is None else lines.misfit.size - 2.0
     if scatter is None:
         scatter = scatter_of(np.zeros(2) if lines is None else lines.misfit, plain_cells)
     if scatter is None:
         return None
-    chance = 0.0
+    chance, freedom = 0.0, freedom or scatter.freedom
     if lines is not None:
         count = lines.names.size
         left_out = lines.misfits(1.0 - np.eye(count))
         chance = float(((left_out - left_out.mean(axis=0)) ** 2).sum()) * (count - 1) / count
     if not np.isfinite(chance):  # a single cluster, or one without which there is no line
         chance = 0.0
-    return Scatter(max(scatter.variance - chance / scatter.freedom, 0.0), scatter.freedom)
+    return Scatter(max(scatter.variance - chance / freedom, 0.0), scatter.freedom)

@@ -4,13 +4,16 @@ What a forward of so many tokens costs is the target's and the machine's, whoeve
 kernel that is fast for two rows and slow for three makes the same gammas slow for every drafter,
 task and temperature. One drafter's few gammas can't tell that from slow cells. But deviations of
 cells are independent and those of a kernel are not, so the mean deviation of all groups is held
-against how far groups differ about it: an F test, as for any mean of several samples.
+against how far groups differ about it: an F test, as for any mean of several samples. What takes
+all gammas off a robust line alike, as slow moments do, is no bend of it, and is not tested.
 
 Where it is shown, lines are wrong, and how much cells differ is what is left about the mean.
 
->>> shared_by(np.array([[-0.05, 0.06, -0.01], [-0.05, 0.07, -0.02]]), 0.05).misfit
-array([-0.05 ,  0.065, -0.015])
->>> shared_by(np.array([[-0.05, 0.06, -0.01], [0.05, -0.06, 0.01]]), 0.05)
+>>> alike = np.array([[-0.05, 0.065, -0.015], [-0.05, 0.067, -0.017]])
+>>> shared_by(alike, alike, 0.05).misfit
+array([-0.05 ,  0.066, -0.016])
+>>> apart = np.array([[-0.05, 0.06, -0.01], [0.05, -0.06, 0.01]])
+>>> shared_by(apart, apart, 0.05)
 """
 
 from __future__ import annotations
@@ -38,21 +41,24 @@ class Shared(NamedTuple):
     scatters: list[Scatter]
 
 
-def shared_by(misfits: Numbers, level: float) -> Shared | None:
+def shared_by(misfits: Numbers, bends: Numbers, level: float) -> Shared | None:
     """What is shown to be shared; None where nothing is.
 
     Args:
         misfits: [groups, gammas] log of measured time over the group's own line.
+        bends: [groups, gammas] the same over its line of least squares, which are tested.
         level: of the test.
     """
     count, gammas = misfits.shape
     freedom = gammas - _ON_A_LINE
     if count < 2 or freedom < 1 or not np.isfinite(misfits).all():
         return None
+    mean = bends.mean(axis=0)
+    limit = float(quantiles.fisher_f(1.0 - level, freedom, freedom * (count - 1)))
+    about = float(((bends - mean) ** 2).sum()) / (count - 1)
+    if not count * float((mean**2).sum()) > limit * about:  # nor where a bend is not known
+        return None
     shared = misfits.mean(axis=0)
     left = ((misfits - shared) ** 2).sum(axis=1)
-    limit = float(quantiles.fisher_f(1.0 - level, freedom, freedom * (count - 1)))
-    if count * float((shared**2).sum()) <= limit * float(left.sum()) / (count - 1):
-        return None
     own = freedom * (count - 1) / count
     return Shared(shared, [Scatter(float(squares) / own, own) for squares in left])

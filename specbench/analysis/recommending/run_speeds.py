@@ -21,7 +21,7 @@ from specbench.analysis.recommending.clock import (
 )
 from specbench.analysis.recommending.clusters import Names, clusters_of, conversations_by_task
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
-from specbench.analysis.rounds.between_cells import led, plain_scatter
+from specbench.analysis.rounds.between_cells import chains, led, plain_scatter
 from specbench.analysis.rounds.evidence import Evidence
 from specbench.analysis.rounds.shared_misfit import about_shared, shared_misfits
 from specbench.theory.round_lines import RoundLines
@@ -39,8 +39,7 @@ def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], dict[Settin
     # The drafters of a setting share its baselines, which count once.
     plain = {group.key.setting: plain_scatter(e.plain_cells) for group, e in known}
     of_plain, told, found = led(plain), {setting: [own] for setting, own in plain.items()}, []
-    modelled = ((group.key, e) for group, e in known if group.acceptance is not None)
-    shared = about_shared(shared_misfits(modelled))
+    shared = about_shared(shared_misfits(chains(groups)))
     for group, evidence in known:
         setting = group.key.setting
         straight_enough = partial(fits, plain=of_plain.get(setting), among=len(known))

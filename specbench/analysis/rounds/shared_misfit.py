@@ -49,7 +49,9 @@ def shared_misfits(groups: Iterable[tuple[GroupKey, Evidence]]) -> list[SharedMi
             alike.setdefault((load, tuple(evidence.times)), {})[key] = lines
     found = []
     for (load, gammas), here in alike.items():
-        told = shared_by(np.array([line.misfit for line in here.values()]), _LEVEL / len(alike))
+        misfits = np.array([line.misfit for line in here.values()])
+        bends = np.array([line.bend for line in here.values()])
+        told = shared_by(misfits, bends, _LEVEL / len(alike))
         if told is not None:
             misfit = dict(zip(gammas, told.misfit.tolist(), strict=True))
             about = dict(zip(here, told.scatters, strict=True))

@@ -28,13 +28,15 @@ def test_nothing_in_common_is_found_as_often_as_it_says(
     groups: int, lengths: tuple[int, ...]
 ) -> None:
     generator = np.random.default_rng(0)
-    shown = [shared_by(misfits(generator, groups, lengths), 0.05) for _ in range(2000)]
+    drawn = [misfits(generator, groups, lengths) for _ in range(2000)]
+    shown = [shared_by(own, own, 0.05) for own in drawn]
     assert 0.035 < np.mean([told is not None for told in shown]) < 0.065
 
 
 def test_a_slow_gamma_is_found_and_cells_differ_by_what_they_do() -> None:
     generator = np.random.default_rng(0)
-    told = [shared_by(misfits(generator, 16, (1, 2, 4), 0.06), 0.05) for _ in range(200)]
+    drawn = [misfits(generator, 16, (1, 2, 4), 0.06) for _ in range(200)]
+    told = [shared_by(own, own, 0.05) for own in drawn]
     assert all(one is not None for one in told)
     known = [scatter for one in told if one is not None for scatter in one.scatters]
     assert np.mean([scatter.variance for scatter in known]) == pytest.approx(CELL**2, rel=0.05)
@@ -43,8 +45,8 @@ def test_a_slow_gamma_is_found_and_cells_differ_by_what_they_do() -> None:
 
 def test_of_one_group_two_gammas_or_unknown_times_nothing_is_told() -> None:
     alike = np.array([[-0.1, 0.1, -0.1]] * 4) + np.array([[0.0], [0.001], [0.002], [0.001]])
-    assert shared_by(alike, 0.05) is not None
-    assert shared_by(alike[:1], 0.05) is None
-    assert shared_by(alike[:, :2], 0.05) is None
+    assert shared_by(alike, alike, 0.05) is not None
+    assert shared_by(alike[:1], alike[:1], 0.05) is None
+    assert shared_by(alike[:, :2], alike[:, :2], 0.05) is None
     alike[1, 2] = np.nan
-    assert shared_by(alike, 0.05) is None
+    assert shared_by(alike, alike, 0.05) is None

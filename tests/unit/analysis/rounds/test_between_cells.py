@@ -9,7 +9,9 @@ import pytest
 
 from specbench.analysis.fitted import GroupFit
 from specbench.analysis.rounds.between_cells import led, with_cells
+from specbench.analysis.rounds.shared_misfit import shared_misfits
 from specbench.theory.intervals import paired_ratio_of_ratios
+from specbench.theory.round_lines import RoundLines, between_cells
 from specbench.theory.scatter import Scatter
 from tests.choice_worlds import Drafter, World, tasks
 
@@ -77,3 +79,40 @@ def test_a_setting_that_nothing_tells_has_what_the_others_have() -> None:
     assert led({}) == {}
     key = groups[0].key.setting
     assert led({key: Scatter(1.0, 2)}) == {key: Scatter(1.0, 2.0)}
+
+
+def test_of_many_groups_and_two_the_rounds_own_chance_is_taken_off_alike() -> None:
+    """What is left about a mean of few groups has fewer degrees of freedom, and less chance."""
+    (group,) = tasks(DRAFTER, GAMMAS, [World(prompts=12, noise=0.3)], 0)
+    lines = RoundLines.of(group.evidence.times, group.evidence.plain)
+    about = [between_cells(lines, None, Scatter(0.1, freedom)) for freedom in (0.5, 31 / 32)]
+    assert about[0] is not None
+    assert about[1] is not None
+    assert about[0].variance == about[1].variance < 0.1
+
+
+def test_slow_moments_take_no_gamma_off_its_line() -> None:
+    """They are outliers to a robust line, which all gammas then lie above alike."""
+    shown = []
+    for seed in range(20):
+        generator, slowed = np.random.default_rng(seed), []
+        for group in tasks(DRAFTER, GAMMAS, [World(cell=0.005)] * 8, seed):
+            times = {}
+            for gamma, part in group.evidence.times.items():
+                factor = np.where(generator.random(part.names.size) < 0.05, 1.5, 1.0)
+                draft_s, verify_s = part.draft_s * factor, part.verify_s * factor
+                times[gamma] = replace(part, draft_s=draft_s, verify_s=verify_s)
+            slowed.append((group.key, replace(group.evidence, times=times)))
+        shown.append(bool(shared_misfits(slowed)))
+    assert np.mean(shown) <= 0.2  # held against the robust line nearly always
+
+
+def test_a_time_that_is_none_tells_nothing() -> None:
+    (group,) = tasks(DRAFTER, GAMMAS, [World()], 0)
+    none = {
+        gamma: replace(part, **dict.fromkeys(("draft_s", "verify_s"), 0.0 * part.draft_s))
+        for gamma, part in group.evidence.times.items()
+    }
+    lines = RoundLines.of({**group.evidence.times, 4: none[4]}, group.evidence.plain)
+    assert lines is not None
+    assert np.isnan(lines.bend).all()
