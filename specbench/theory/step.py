@@ -42,6 +42,11 @@ class Step:
     time: Numbers
     scatter: Scatter
 
+    @property
+    def moves(self) -> Numbers:
+        """[gammas, gammas] how far each measured time moves the smoothed ones."""
+        return self.smoother
+
 
 def step_in(lines: RoundLines) -> Step | None:
     """The step in the times of gammas; None where none is shown, or below 5 gammas."""

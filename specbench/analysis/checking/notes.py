@@ -141,19 +141,20 @@ def _uneven_costs(groups: Iterable[GroupFit]) -> list[str]:
 
 
 def _off_lines_alike(groups: Iterable[GroupFit]) -> list[str]:
-    """Loads at which some gamma is fast or slow whoever drafts."""
-    found = [
-        ", ".join(
+    """Loads at which some gamma is fast or slow whoever drafts, or whatever the task."""
+    told: dict[str, list[str]] = {}
+    for one in shared_misfits(chains(groups)):
+        several = len({key.drafter for key in one.about}) > 1
+        off = [
             f"{math.expm1(one.misfit[gamma]):+.0%} at γ = {gamma}" for gamma in sorted(one.misfit)
-        )
-        + f" ({load_label(one.load.batch_size, one.load.request_rate)})"
-        for one in shared_misfits(chains(groups))
-    ]
-    if not found:
-        return []
+        ]
+        load = load_label(one.load.batch_size, one.load.request_rate)
+        who = "whoever drafts" if several else "whatever the task"
+        told.setdefault(who, []).append(f"{', '.join(off)} ({load})")
     return [
-        "the time of a round is no straight line over γ, whoever drafts: recommendations take each "
-        f"γ's own time, and a γ left out is hard to predict; it lies off by {some(found)}"
+        f"the time of a round is no straight line over γ, {who}: recommendations go by its bend, "
+        f"and a γ left out is hard to predict; it lies off by {some(found)}"
+        for who, found in told.items()
     ]
 
 

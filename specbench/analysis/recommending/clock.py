@@ -7,11 +7,12 @@ Two clocks tell it, in seconds:
 - :class:`MeasuredClock`: each gamma's own rounds, and between measured gammas the straight line
   from one to the next. For trees and adaptive drafts, for a single gamma, and for drafters whose
   times the lines miss by more than cells differ (an F test at 5% for the whole run against the
-  differences between baselines), or as they miss those of others of the same load
-  (:mod:`specbench.theory.shared_misfit`).
+  differences between baselines).
 
 Where a verify step jumps at some width (:mod:`specbench.theory.step`), the measured clock's times
-are smoothed by a line with that step. Gammas between the two next to it are unknown.
+are smoothed by a line with that step, and gammas between the two next to it are unknown. Where the
+drafters of a load lie off their lines alike (:mod:`specbench.theory.shared_misfit`), times are
+smoothed by a line that is bent in this way.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers, ratio
 from specbench.theory.round_lines import RoundLines, RoundTimes
 from specbench.theory.scatter import Scatter, scatter_of
+from specbench.theory.shared_misfit import Bend
 from specbench.theory.step import Step
 
 _SIGNIFICANT = 0.05
@@ -79,12 +81,12 @@ class MeasuredClock:
 
     Attributes:
         sums: measured gamma -> its times.
-        step: that these are smoothed by; None leaves them as they are.
-        about: how far they lie off what the drafters of the run have in common, where that is told.
+        step: or bend, that these are smoothed by; None leaves them as they are.
+        about: how far they lie off such a bend where they are left as they are.
     """
 
     sums: Mapping[int, _Sums]
-    step: Step | None = None
+    step: Step | Bend | None = None
     about: Scatter | None = None
 
     def seconds(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
@@ -112,12 +114,12 @@ class MeasuredClock:
         if self.step is None:
             return near
         weights = np.array([near.get(known, 0.0) for known in self.sums])
-        pull = weights @ self.step.smoother * self.step.time
+        pull = weights @ self.step.moves * self.step.time
         return dict(zip(self.sums, (pull / pull.sum()).tolist(), strict=True))
 
     @property
     def scatter(self) -> Scatter | None:
-        """About the step, or what drafters have in common."""
+        """About the step or bend."""
         return self.step.scatter if self.step is not None else self.about
 
 
@@ -211,15 +213,14 @@ def line_clock(
     return LineClock(lines, places, steps, sums)
 
 
-def fits(lines: RoundLines, plain: Scatter | None, among: int = 1) -> bool:
+def fits(misfit: Numbers, plain: Scatter | None, among: int = 1) -> bool:
     """Whether gammas lie off their line by no more than cells differ, as far as can be told.
 
     Args:
-        lines: of a group.
+        misfit: [gammas] of a group.
         plain: how much the baselines of a block differ.
         among: drafters and settings that are asked; all of them are told at 5% together.
     """
-    misfit = lines.misfit
     freedom = misfit.size - 2
     if freedom < 1 or plain is None or not np.isfinite(misfit).all():
         return bool(np.isfinite(misfit).all())

@@ -23,8 +23,8 @@ from specbench.analysis.recommending.clusters import Names, clusters_of, convers
 from specbench.analysis.recommending.speed import GroupSpeed, plain_of, tokens_of
 from specbench.analysis.rounds.between_cells import chains, led, plain_scatter
 from specbench.analysis.rounds.evidence import Evidence
-from specbench.analysis.rounds.shared_misfit import about_shared, shared_misfits
-from specbench.theory.round_lines import RoundLines
+from specbench.analysis.rounds.shared_misfit import SharedMisfit, shared_misfits
+from specbench.theory.clusters import Numbers
 from specbench.theory.scatter import Scatter, pooled
 from specbench.theory.step import step_in
 
@@ -39,12 +39,12 @@ def speeds_of(groups: Sequence[GroupFit]) -> tuple[list[GroupSpeed], dict[Settin
     # The drafters of a setting share its baselines, which count once.
     plain = {group.key.setting: plain_scatter(e.plain_cells) for group, e in known}
     of_plain, told, found = led(plain), {setting: [own] for setting, own in plain.items()}, []
-    shared = about_shared(shared_misfits(chains(groups)))
+    shared = {key: one for one in shared_misfits(chains(groups)) for key in one.about}
     for group, evidence in known:
         setting = group.key.setting
         straight_enough = partial(fits, plain=of_plain.get(setting), among=len(known))
-        beside = shared.get(group.key)
-        speed = _speed(group, evidence, in_task[setting.task], straight_enough, beside)
+        alike = shared.get(group.key)
+        speed = _speed(group, evidence, in_task[setting.task], straight_enough, alike)
         told[setting].append(speed.clock.scatter)
         found.append(speed)
     return found, led({setting: pooled(parts) for setting, parts in told.items()})
@@ -54,8 +54,8 @@ def _speed(
     group: GroupFit,
     evidence: Evidence,
     in_task: Names,
-    straight_enough: Callable[[RoundLines], bool],
-    beside: Scatter | None,
+    straight_enough: Callable[[Numbers], bool],
+    alike: SharedMisfit | None,
 ) -> GroupSpeed:
     """A group's speed."""
     key, clusters = group.key, clusters_of(group.key, evidence, in_task)
@@ -68,9 +68,11 @@ def _speed(
         step = step_in(straight.lines) if drafted else None
         if step is not None:
             clock = MeasuredClock(sums, step)
-        elif beside is not None:
-            clock = MeasuredClock(sums, about=beside)
-        elif straight_enough(straight.lines):
+        elif alike is not None and straight_enough(alike.left(straight.lines)):
+            clock = MeasuredClock(sums, alike.bend(key, straight.lines))
+        elif alike is not None:
+            clock = MeasuredClock(sums, about=alike.about[key])
+        elif straight_enough(straight.lines.misfit):
             clock = straight
     measured = sorted(evidence.times)
     gammas = range(measured[0], measured[-1] + 1) if model is not None else measured

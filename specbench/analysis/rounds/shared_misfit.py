@@ -13,9 +13,10 @@ import numpy as np
 
 from specbench.analysis.pooling import GroupKey, Setting
 from specbench.analysis.rounds.evidence import Evidence
+from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
-from specbench.theory.shared_misfit import shared_by
+from specbench.theory.shared_misfit import Bend, bent, shared_by
 
 _LEVEL = 0.05
 
@@ -33,6 +34,15 @@ class SharedMisfit:
     load: Setting
     misfit: Mapping[int, float]
     about: Mapping[GroupKey, Scatter]
+
+    def left(self, lines: RoundLines) -> Numbers:
+        """[gammas] how far one group's gammas lie off its line beyond that."""
+        return np.asarray(lines.misfit - np.array(list(self.misfit.values())))
+
+    def bend(self, key: GroupKey, lines: RoundLines) -> Bend:
+        """A group's line with what is shared."""
+        shared = np.array(list(self.misfit.values()))
+        return bent(lines, shared, len(self.about), self.about[key])
 
 
 def shared_misfits(groups: Iterable[tuple[GroupKey, Evidence]]) -> list[SharedMisfit]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from specbench.theory.clusters import Numbers
-from specbench.theory.shared_misfit import shared_by
+from specbench.theory.round_lines import RoundLines, RoundTimes
+from specbench.theory.scatter import Scatter
+from specbench.theory.shared_misfit import bent, shared_by
 
 CELL = 0.02
 
@@ -50,3 +54,28 @@ def test_of_one_group_two_gammas_or_unknown_times_nothing_is_told() -> None:
     assert shared_by(alike[:, :2], alike[:, :2], 0.05) is None
     alike[1, 2] = np.nan
     assert shared_by(alike, alike, 0.05) is None
+
+
+def test_a_line_bent_as_all_are_goes_through_times_that_are() -> None:
+    """And a cell that is slow moves it less than its own time."""
+    shape, gammas = {1: -0.05, 2: 0.07, 3: 0.0, 6: -0.02}, (1, 2, 3, 6)
+    times = {g: (1.0 + 0.1 * g) * math.exp(shape[g]) for g in gammas}
+    lines = RoundLines.of({g: rounds(g, times[g] * (1.1 if g == 3 else 1.0)) for g in gammas})
+    assert lines is not None
+    exact = RoundLines.of({g: rounds(g, times[g]) for g in gammas})
+    assert exact is not None
+    misfit = np.array(list(shape.values()))
+    smooth = bent(exact, misfit, 16, Scatter(0.0, 1.0))
+    assert smooth.smoother @ exact.time == pytest.approx(exact.time)
+    assert smooth.moves @ exact.time == pytest.approx(exact.time)
+    moved = bent(lines, misfit, 16, Scatter(0.0, 1.0))
+    assert 1.0 < (moved.smoother @ lines.time)[2] / times[3] < 1.05
+    alone = bent(exact, misfit, 1, Scatter(0.0, 1.0))  # nobody else tells the bend
+    assert alone.moves == pytest.approx(np.eye(4))
+
+
+def rounds(gamma: int, seconds: float) -> RoundTimes:
+    """Ten rounds of one conversation."""
+    lengths, none = np.zeros((1, gamma + 1)), np.zeros(1)
+    lengths[0, -1] = 10.0
+    return RoundTimes(np.array(["a"]), lengths, none, np.array([10.0 * seconds]), none, none)

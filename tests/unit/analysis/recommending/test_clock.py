@@ -83,9 +83,9 @@ def test_a_jump_is_on_no_line() -> None:
     bent = evidence({1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0, 8: 2.0})
     line, measured, _ = clocks(bent)
     plain = Scatter(0.01**2, 8)
-    assert not fits(line.lines, plain)
-    assert fits(line.lines, None)  # nothing to hold it against
-    assert fits(line.lines, Scatter(0.3**2, 8))  # cells differ as much
+    assert not fits(line.lines.misfit, plain)
+    assert fits(line.lines.misfit, None)  # nothing to hold it against
+    assert fits(line.lines.misfit, Scatter(0.3**2, 8))  # cells differ as much
     assert measured.seconds((3, 6, 8), np.ones(3)) == pytest.approx(np.array([1.0, 1.5, 2.0]))
 
 
