@@ -42,7 +42,7 @@ from specbench.records.summary import summarize
 from specbench.theory import closed_form, estimators
 from specbench.theory.cost_model import CostFit, fit_costs
 from specbench.theory.intervals import ratio_interval
-from specbench.theory.round_lines import RoundLines, between_cells
+from specbench.theory.round_lines import between_cells
 from specbench.theory.scatter import Scatter
 
 _UNUSED = ("prompt_id", "overlap", "path")
@@ -163,7 +163,7 @@ def _cell_scatter(evidence: Evidence | None, chain: bool) -> Scatter | None:
     """What differs between cells: baselines, and the gammas of chains from their lines."""
     if evidence is None:
         return None
-    lines = RoundLines.of(evidence.times, evidence.plain) if chain else None
+    lines = evidence.lines if chain else None
     return between_cells(lines, evidence.plain_cells)
 
 

@@ -249,6 +249,16 @@ class RoundLines:
             time = weights @ self.sums[2:].sum(axis=0) / size
             return np.asarray(np.log(time / (d0 + v0 + o + (c + slope) * drafted / size)))
 
+    def by_chance(self) -> float:
+        """Sum of the squares that gammas lie off their line by chance of their rounds.
+
+        By jackknife over clusters (Efron & Tibshirani 1993, ch. 11); 0 where it can't be told.
+        """
+        count = self.names.size
+        left_out = self.misfits(1.0 - np.eye(count))
+        chance = float(((left_out - left_out.mean(axis=0)) ** 2).sum()) * (count - 1) / count
+        return chance if np.isfinite(chance) else 0.0  # one cluster, or no line without one
+
     def cell_pulls(self) -> Numbers:
         """[5, gammas] how far a deviation of a gamma's log time moves d0, c, v0, v's slope and o.
 
@@ -273,30 +283,15 @@ class RoundLines:
         return float(self.size @ self.length / self.size.sum())
 
 
-def between_cells(
-    lines: RoundLines | None, plain_cells: Numbers | None, scatter: Scatter | None = None
-) -> Scatter | None:
+def between_cells(lines: RoundLines | None, plain_cells: Numbers | None) -> Scatter | None:
     """:func:`scatter_of` lines, or of baselines alone, and what is left without rounds' own chance.
 
-    What gammas lie off their lines by chance of their rounds is the jackknife's over clusters
-    (Efron & Tibshirani 1993, ch. 11), spread over the degrees of freedom as the misfit is.
-
-    Args:
-        scatter: of the lines, where it is known to be another, whatever its degrees of freedom.
+    That is spread over the degrees of freedom as the misfit is.
 
     Returns:
         None where nothing tells it.
     """
-    freedom = 0.0 if scatter is None or lines is None else lines.misfit.size - 2.0
-    if scatter is None:
-        scatter = scatter_of(np.zeros(2) if lines is None else lines.misfit, plain_cells)
-    if scatter is None:
-        return None
-    chance, freedom = 0.0, freedom or scatter.freedom
-    if lines is not None:
-        count = lines.names.size
-        left_out = lines.misfits(1.0 - np.eye(count))
-        chance = float(((left_out - left_out.mean(axis=0)) ** 2).sum()) * (count - 1) / count
-    if not np.isfinite(chance):  # a single cluster, or one without which there is no line
-        chance = 0.0
-    return Scatter(max(scatter.variance - chance / freedom, 0.0), scatter.freedom)
+    scatter = scatter_of(np.zeros(2) if lines is None else lines.misfit, plain_cells)
+    if scatter is None or lines is None:
+        return scatter
+    return scatter.less(lines.by_chance() / scatter.freedom)

@@ -51,6 +51,10 @@ class Scatter(NamedTuple):
         """Of what moves with such a deviation, whose variance counts so many times."""
         return self._replace(variance=share * self.variance)
 
+    def less(self, variance: float) -> Scatter:
+        """Without what is known to have another reason; never below 0."""
+        return self._replace(variance=max(self.variance - variance, 0.0))
+
     def plus(self, other: Scatter) -> Scatter:
         """Of the sum of two such deviations, which are independent: Welch 1947."""
         total = self.variance + other.variance

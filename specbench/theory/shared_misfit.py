@@ -18,16 +18,15 @@ array([-0.05 ,  0.066, -0.016])
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
+from specbench.theory.smoothing import Smoothing, smoother_of
 
 _ON_A_LINE = 2  # numbers that a line is told by
 
@@ -67,27 +66,7 @@ def shared_by(misfits: Numbers, bends: Numbers, level: float) -> Shared | None:
     return Shared(shared, [Scatter(float(squares) / own, own) for squares in left])
 
 
-@dataclass(frozen=True, eq=False)
-class Bend:
-    """A line that is bent as those of all groups are, by least squares of relative deviations.
-
-    Attributes:
-        above: [gammas] none: there is no step.
-        smoother: [gammas, gammas] measured times -> those on the bent line.
-        moves: [gammas, gammas] how far each measured time moves these, which it does through the
-            mean of all groups too.
-        time: [gammas] as measured.
-        scatter: of the gammas about it.
-    """
-
-    above: NDArray[np.bool_]
-    smoother: Numbers
-    moves: Numbers
-    time: Numbers
-    scatter: Scatter
-
-
-def bent(lines: RoundLines, misfit: Numbers, groups: int, scatter: Scatter) -> Bend:
+def bent(lines: RoundLines, misfit: Numbers, groups: int, scatter: Scatter) -> Smoothing:
     """The lines of one of so many groups, with what these have in common.
 
     The deviations of all groups' cells move the mean misfit, each by 1 / groups of what it is off
@@ -99,8 +78,8 @@ def bent(lines: RoundLines, misfit: Numbers, groups: int, scatter: Scatter) -> B
     """
     shape, time = np.exp(misfit), lines.time
     straight = time / shape
-    design = np.column_stack([np.ones_like(time), lines.length]) / straight[:, None]
-    smoother = straight[:, None] * (design @ np.linalg.pinv(design)) / straight
+    smoother = smoother_of(straight, lines.length)
     left = (np.eye(time.size) - smoother) / np.sqrt(groups)
     smoother, left = (shape[:, None] * part / shape for part in (smoother, left))
-    return Bend(np.zeros(time.size, dtype=np.bool_), smoother, smoother + left, time, scatter)
+    none = np.zeros(time.size, dtype=np.bool_)
+    return Smoothing(none, smoother, smoother + left, time, scatter)

@@ -11,8 +11,6 @@ no more often where cells differ more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,35 +18,14 @@ from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
+from specbench.theory.smoothing import Smoothing, smoother_of
 
 _STEP_LEVEL, _SINGLE_LEVEL = 0.05, 0.02
 _SIDE = 2  # gammas on either side of a step; a single one is a place of its own
 _ROUNDINGS = 1e-12  # squares of relative deviations that are none
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """A line with a step, by least squares of relative deviations.
-
-    Attributes:
-        above: [gammas] which of them are beyond the step, or the single one that is off.
-        smoother: [gammas, gammas] measured times -> those on the line with its step.
-        time: [gammas] as measured.
-        scatter: of the gammas about it.
-    """
-
-    above: NDArray[np.bool_]
-    smoother: Numbers
-    time: Numbers
-    scatter: Scatter
-
-    @property
-    def moves(self) -> Numbers:
-        """[gammas, gammas] how far each measured time moves the smoothed ones."""
-        return self.smoother
-
-
-def step_in(lines: RoundLines) -> Step | None:
+def step_in(lines: RoundLines) -> Smoothing | None:
     """The step in the times of gammas; None where none is shown, or below 5 gammas."""
     length, time = lines.length, lines.time
     freedom = time.size - 3
@@ -57,8 +34,7 @@ def step_in(lines: RoundLines) -> Step | None:
 
     def fitted(*columns: Numbers) -> tuple[Numbers, float]:
         """The smoother, and the squares of what it leaves."""
-        design = np.column_stack([np.ones_like(time), length, *columns]) / time[:, None]
-        smoother = time[:, None] * (design @ np.linalg.pinv(design)) / time
+        smoother = smoother_of(time, length, *columns)
         return smoother, float(((smoother @ time / time - 1.0) ** 2).sum())
 
     _, straight = fitted()
@@ -75,4 +51,4 @@ def step_in(lines: RoundLines) -> Step | None:
     if not shown:
         return None
     left, above, smoother = min(shown, key=lambda found: found[0])
-    return Step(above, smoother, time, Scatter(left / freedom, freedom))
+    return Smoothing(above, smoother, smoother, time, Scatter(left / freedom, freedom))

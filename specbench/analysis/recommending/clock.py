@@ -31,8 +31,7 @@ from specbench.theory import quantiles
 from specbench.theory.clusters import Numbers, ratio
 from specbench.theory.round_lines import RoundLines, RoundTimes
 from specbench.theory.scatter import Scatter, scatter_of
-from specbench.theory.shared_misfit import Bend
-from specbench.theory.step import Step
+from specbench.theory.smoothing import Smoothing
 
 _SIGNIFICANT = 0.05
 
@@ -81,12 +80,12 @@ class MeasuredClock:
 
     Attributes:
         sums: measured gamma -> its times.
-        step: or bend, that these are smoothed by; None leaves them as they are.
-        about: how far they lie off such a bend where they are left as they are.
+        smoothing: by a line with a step, or a bent one; None leaves them as they are.
+        about: how far they lie off a bent line where they are left as they are.
     """
 
     sums: Mapping[int, _Sums]
-    step: Step | Bend | None = None
+    smoothing: Smoothing | None = None
     about: Scatter | None = None
 
     def seconds(self, gammas: Sequence[int], weights: Numbers) -> Numbers:
@@ -95,32 +94,32 @@ class MeasuredClock:
             gamma: ratio(weights @ part.seconds, weights @ part.lengths.sum(axis=1))
             for gamma, part in self.sums.items()
         }
-        if self.step is not None:
-            smooth = np.stack(list(own.values()), axis=-1) @ self.step.smoother.T
+        if self.smoothing is not None:
+            smooth = np.stack(list(own.values()), axis=-1) @ self.smoothing.smoother.T
             own = dict(zip(own, np.moveaxis(smooth, -1, 0), strict=True))
         found = np.stack([_shared(gamma, own) for gamma in gammas], axis=-1)
         return np.where([self._in_step(gamma) for gamma in gammas], np.nan, found)
 
     def _in_step(self, gamma: int) -> bool:
         """Whether a step lies between the neighbours of a gamma: it may be on either side."""
-        if self.step is None:
+        if self.smoothing is None:
             return False
-        above = dict(zip(self.sums, self.step.above.tolist(), strict=True))
+        above = dict(zip(self.sums, self.smoothing.above.tolist(), strict=True))
         return len({above[near] for near in neighbours(gamma, self.sums)}) > 1
 
     def pulls(self, gamma: int) -> dict[int, float]:
         """Its own, or its neighbours' shares; smoothed, also of those that are smoothed with it."""
         near = neighbours(gamma, self.sums)
-        if self.step is None:
+        if self.smoothing is None:
             return near
         weights = np.array([near.get(known, 0.0) for known in self.sums])
-        pull = weights @ self.step.moves * self.step.time
+        pull = weights @ self.smoothing.moves * self.smoothing.time
         return dict(zip(self.sums, (pull / pull.sum()).tolist(), strict=True))
 
     @property
     def scatter(self) -> Scatter | None:
         """About the step or bend."""
-        return self.step.scatter if self.step is not None else self.about
+        return self.smoothing.scatter if self.smoothing is not None else self.about
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +198,7 @@ def line_clock(
     key: GroupKey, evidence: Evidence, clusters: Clusters, sums: Mapping[int, _Sums]
 ) -> LineClock | None:
     """The lines of a group; None where all drafts have one length."""
-    lines = RoundLines.of(evidence.times, evidence.plain)
+    lines = evidence.lines
     if lines is None:
         return None
     places = np.zeros(lines.names.size, dtype=np.int64)

@@ -24,7 +24,7 @@ from specbench.records.schema import CellRecord
 from specbench.records.steps import counted_steps
 from specbench.theory.clusters import Numbers
 from specbench.theory.moderated import moderated
-from specbench.theory.round_lines import RoundLines, between_cells
+from specbench.theory.round_lines import between_cells
 from specbench.theory.scatter import Scatter, pooled, scatter_of
 from specbench.theory.step import step_in
 
@@ -40,7 +40,7 @@ def with_cells(groups: Sequence[GroupFit]) -> tuple[GroupFit, ...]:
         if group.evidence is not None:
             here = told.setdefault(group.key.setting, [plain_scatter(group.evidence.plain_cells)])
             if group.draft_form == "chain":
-                here.append(_of_gammas(group.evidence, shared.get(group.key)))
+                here.append(of_gammas(group.evidence, shared.get(group.key)))
     cells = led({setting: pooled(parts) for setting, parts in told.items()})
     return tuple(_widened(group, cells.get(group.key.setting)) for group in groups)
 
@@ -81,12 +81,21 @@ def of_baselines(plain: Iterable[CellRecord], tables: RawTables) -> dict[Setting
     return led({setting: plain_scatter(np.array(times)) for setting, times in seconds.items()})
 
 
-def _of_gammas(evidence: Evidence, beside: Scatter | None) -> Scatter | None:
-    lines = RoundLines.of(evidence.times, evidence.plain)
+def of_gammas(evidence: Evidence, beside: Scatter | None) -> Scatter | None:
+    """How much cells differ by the gammas of a chain, less what its rounds do by chance.
+
+    Args:
+        beside: what is left about a bend that is shared; None where none is shown.
+    """
+    lines = evidence.lines
     if lines is None:
         return None
     step = step_in(lines)
-    return step.scatter if step is not None else between_cells(lines, None, beside)
+    if step is not None:
+        return step.scatter
+    if beside is not None:
+        return beside.less(lines.by_chance() / (lines.length.size - 2))
+    return between_cells(lines, None)
 
 
 def _widened(group: GroupFit, cells: Scatter | None) -> GroupFit:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from specbench.records.steps import (
 )
 from specbench.theory.acceptance import Sample
 from specbench.theory.clusters import MIN_TIME_BLOCKS
-from specbench.theory.round_lines import RoundTimes, StepTimes
+from specbench.theory.round_lines import RoundLines, RoundTimes, StepTimes
 
 _TIMES = ("draft_s", "verify_s", "other_s")
 
@@ -68,6 +69,11 @@ class Evidence:
     plain_cells: Numbers
     output: float
     paired: bool
+
+    @cached_property
+    def lines(self) -> RoundLines | None:
+        """Through the times of all gammas; None where all drafts have one length."""
+        return RoundLines.of(self.times, self.plain)
 
     @property
     def enough(self) -> bool:

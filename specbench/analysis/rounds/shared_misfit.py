@@ -16,7 +16,8 @@ from specbench.analysis.rounds.evidence import Evidence
 from specbench.theory.clusters import Numbers
 from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
-from specbench.theory.shared_misfit import Bend, bent, shared_by
+from specbench.theory.shared_misfit import bent, shared_by
+from specbench.theory.smoothing import Smoothing
 
 _LEVEL = 0.05
 
@@ -39,7 +40,7 @@ class SharedMisfit:
         """[gammas] how far one group's gammas lie off its line beyond that."""
         return np.asarray(lines.misfit - np.array(list(self.misfit.values())))
 
-    def bend(self, key: GroupKey, lines: RoundLines) -> Bend:
+    def bend(self, key: GroupKey, lines: RoundLines) -> Smoothing:
         """A group's line with what is shared."""
         shared = np.array(list(self.misfit.values()))
         return bent(lines, shared, len(self.about), self.about[key])
@@ -53,7 +54,7 @@ def shared_misfits(groups: Iterable[tuple[GroupKey, Evidence]]) -> list[SharedMi
     """
     alike: dict[tuple[Setting, tuple[int, ...]], dict[GroupKey, RoundLines]] = {}
     for key, evidence in groups:
-        lines = RoundLines.of(evidence.times, evidence.plain)
+        lines = evidence.lines
         if lines is not None and lines.size.size == len(evidence.times):
             load = key.setting._replace(task="", temperature=0.0, top_k=0, top_p=1.0)
             alike.setdefault((load, tuple(evidence.times)), {})[key] = lines

@@ -96,13 +96,13 @@ def stepped(costs: dict[int, float]):
     _, measured, _ = clocks(evidence(costs))
     lines = RoundLines.of(evidence(costs).times)
     assert lines is not None
-    return replace(measured, step=step_in(lines))
+    return replace(measured, smoothing=step_in(lines))
 
 
 def test_times_with_a_step_are_smoothed_by_it() -> None:
     clock = stepped(STEPPED)
-    assert clock.step is not None
-    assert clock.step.above.tolist() == [False] * 4 + [True] * 2
+    assert clock.smoothing is not None
+    assert clock.smoothing.above.tolist() == [False] * 4 + [True] * 2
     seconds = clock.seconds((1, 2, 3, 4, 5, 6, 7, 8), np.array([np.ones(3), [0.0, 1.0, 2.0]]))
     assert seconds.shape == (2, 8)
     known = [1.05, 1.1, 1.15, 1.2, 1.45, 1.5, 1.55]
@@ -117,8 +117,8 @@ def test_a_single_gamma_off_the_line_keeps_its_own_time(own: int) -> None:
     """The others are on their line without it; what lies between it and them is not known."""
     line = {1: 1.071, 2: 1.14, 3: 1.2101, 4: 1.28, 6: 1.4201, 8: 1.56}
     clock = stepped({**line, own: 1.15 * line[own]})
-    assert clock.step is not None
-    assert np.array(list(clock.sums))[clock.step.above].tolist() == [own]
+    assert clock.smoothing is not None
+    assert np.array(list(clock.sums))[clock.smoothing.above].tolist() == [own]
     found = dict(zip(range(1, 9), clock.seconds(range(1, 9), np.ones(3)).tolist(), strict=True))
     assert found.pop(own) == pytest.approx(1.15 * line[own])
     for gamma in line.keys() - {own}:

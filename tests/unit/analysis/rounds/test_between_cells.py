@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from specbench.analysis.fitted import GroupFit
-from specbench.analysis.rounds.between_cells import led, with_cells
+from specbench.analysis.rounds.between_cells import led, of_gammas, with_cells
 from specbench.analysis.rounds.shared_misfit import shared_misfits
 from specbench.theory.intervals import paired_ratio_of_ratios
-from specbench.theory.round_lines import RoundLines, between_cells
+from specbench.theory.round_lines import RoundLines
 from specbench.theory.scatter import Scatter
 from tests.choice_worlds import Drafter, World, tasks
 
@@ -84,8 +84,7 @@ def test_a_setting_that_nothing_tells_has_what_the_others_have() -> None:
 def test_of_many_groups_and_two_the_rounds_own_chance_is_taken_off_alike() -> None:
     """What is left about a mean of few groups has fewer degrees of freedom, and less chance."""
     (group,) = tasks(DRAFTER, GAMMAS, [World(prompts=12, noise=0.3)], 0)
-    lines = RoundLines.of(group.evidence.times, group.evidence.plain)
-    about = [between_cells(lines, None, Scatter(0.1, freedom)) for freedom in (0.5, 31 / 32)]
+    about = [of_gammas(group.evidence, Scatter(0.1, freedom)) for freedom in (0.5, 31 / 32)]
     assert about[0] is not None
     assert about[1] is not None
     assert about[0].variance == about[1].variance < 0.1
